@@ -38,8 +38,13 @@ from graphsvx.utils import processes
 from graphsvx.utils.constraints import Workers, checked, shown
 
 _OPTIONS = frozenset(inspect.signature(explain).parameters) - {
-    "model", "data", "node", "nodes", "edge", "graph",
-}  # fmt: skip
+    "model",
+    "data",
+    "node",
+    "nodes",
+    "edge",
+    "graph",
+}
 """Arguments of `explain` that `explain_many` passes on."""
 
 
@@ -96,9 +101,10 @@ class _Job:
 
 
 def check_call(
-    model: Callable[..., Any], questions: Iterable[tuple[Any, dict[str, Any]]],
+    model: Callable[..., Any],
+    questions: Iterable[tuple[Any, dict[str, Any]]],
     options: Mapping[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     """Raise what is wrong with all questions of a call: each is a graph and how it is asked about.
 
     The first question that can be asked tells that the arguments go together. Failures of the
@@ -235,9 +241,11 @@ def _questions_about(
 
 
 def _with_progress(
-    results: Iterable[Explanation | Failure], count: int, progress: bool | None,
+    results: Iterable[Explanation | Failure],
+    count: int,
+    progress: bool | None,
     on_failure: Callable[[Failure], None],
-) -> Iterator[Explanation]:  # fmt: skip
+) -> Iterator[Explanation]:
     from rich.progress import (  # noqa: PLC0415  (slow to import)
         BarColumn,
         MofNCompleteColumn,

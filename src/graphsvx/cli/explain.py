@@ -150,12 +150,17 @@ def explain(
         query["relation"] = parse_relation(relation)
     with nullcontext() if tolerance is None else _progress():
         explanation = explain_one(
-            loaded.model, data, method=explainer, target=names.target(target), seed=seed,
+            loaded.model,
+            data,
+            method=explainer,
+            target=names.target(target),
+            seed=seed,
             **loaded.reading(output, scale),
             class_names=loaded.class_names if edge is None else None,  # names of node classes
             feature_names=loaded.feature_names,
-            targets="all" if class_pair else None, **query,
-        )  # fmt: skip
+            targets="all" if class_pair else None,
+            **query,
+        )
     answers = [] if sufficient is None else [explanation.sufficient(sufficient)]
     answers += [explanation.flip()] if flip else []
     explanation = replace(explanation, answers=tuple(answers))
@@ -190,8 +195,11 @@ def _query(
     graph: str | None,
 ) -> tuple[Data, dict[str, Any]]:
     """The graph to explain, and the keyword of `graphsvx.explain` that names the query."""
-    selectors = [name for name, value in (("--node", node), ("--nodes", nodes), ("--edge", edge))
-             if value is not None]  # fmt: skip
+    selectors = [
+        name
+        for name, value in (("--node", node), ("--nodes", nodes), ("--edge", edge))
+        if value is not None
+    ]
     if isinstance(graphs, tuple):
         if selectors:
             raise InputError(

@@ -29,9 +29,15 @@ from graphsvx_lab.zoo.training import training_bar
 Names: TypeAlias = tuple[str, ...] | None
 Graphs: TypeAlias = Data | tuple[Data, ...]
 _SAVED = [
-    Data, DataEdgeAttr, DataTensorAttr, GlobalStorage, HeteroData, BaseStorage, NodeStorage,
+    Data,
+    DataEdgeAttr,
+    DataTensorAttr,
+    GlobalStorage,
+    HeteroData,
+    BaseStorage,
+    NodeStorage,
     EdgeStorage,
-]  # fmt: skip
+]
 """Classes that a file may name."""
 
 

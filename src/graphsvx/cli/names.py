@@ -36,9 +36,12 @@ METHODS: dict[str, tuple[str, ...]] = {
 """Module and name of the classes whose fields are the settings of a method."""
 
 BASELINES = {
-    "pgm-explainer": "pgmpy", "lime": "lime", "shap": "shap", "saliency": "captum",
+    "pgm-explainer": "pgmpy",
+    "lime": "lime",
+    "shap": "shap",
+    "saliency": "captum",
     "integrated-gradients": "captum",
-}  # fmt: skip
+}
 """Packages of the extra `baselines` that methods need."""
 
 ZOO = ("gcn", "gat", "gin", "graphconv", "sage", "rgcn", "released")

@@ -382,7 +382,10 @@ def _table(title: str, lines: summary.Summary, top: int) -> Table:
         table.add_column(column, justify="left" if column == "player" else "right")
     for line in lines.top(top):
         table.add_row(
-            Text(one_line(line.name)), f"{line.mean_absolute:.4f}", f"{line.mean:+.4f}",
-            f"{line.low:+.4f} to {line.high:+.4f}", str(line.count),
-        )  # fmt: skip
+            Text(one_line(line.name)),
+            f"{line.mean_absolute:.4f}",
+            f"{line.mean:+.4f}",
+            f"{line.low:+.4f} to {line.high:+.4f}",
+            str(line.count),
+        )
     return table

@@ -97,13 +97,15 @@ def study(
         try:
             contexts = {
                 studies.get(study_name): studies.StudyContext(
-                    folder, runs_folder, quick,
+                    folder,
+                    runs_folder,
+                    quick,
                     # Starting processes takes longer than the few explanations of a quick version.
                     workers or (1 if quick else None),
                     f"graphsvx study {study_name}" + (" --quick" if quick else ""),
                 )
                 for study_name in selected
-            }  # fmt: skip
+            }
             if not pages:
                 _check_packages(contexts)
             # Cells of all studies at once: those that share data and models are measured together.

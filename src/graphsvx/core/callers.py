@@ -186,9 +186,14 @@ def plan_by_type(
     # What it reads of its data is not known before it is called.
     named = frozenset(available if as_data else available.intersection(rest))
     return CallByType(
-        ("data",) if as_data else positional, named, flat, _tables(model, graph),
-        _takes_ids(graph, named), method, as_data,
-    )  # fmt: skip
+        ("data",) if as_data else positional,
+        named,
+        flat,
+        _tables(model, graph),
+        _takes_ids(graph, named),
+        method,
+        as_data,
+    )
 
 
 def _available(graph: Graph, whole_graphs: bool, links: bool, relation: bool) -> set[str]:

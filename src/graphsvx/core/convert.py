@@ -21,9 +21,13 @@ from graphsvx.utils.constraints import shown
 _LABELS = ("y", "label")
 """Attributes of nodes that are no features: what the model predicts."""
 _PARTS_OF_A_GRAPH = (
-    "ClusterLoader", "GraphSAINTEdgeSampler", "GraphSAINTNodeSampler",
-    "GraphSAINTRandomWalkSampler", "GraphSAINTSampler", "ShaDowKHopSampler",
-)  # fmt: skip
+    "ClusterLoader",
+    "GraphSAINTEdgeSampler",
+    "GraphSAINTNodeSampler",
+    "GraphSAINTRandomWalkSampler",
+    "GraphSAINTSampler",
+    "ShaDowKHopSampler",
+)
 """PyG's loaders whose batches are subgraphs of a single graph."""
 
 

@@ -133,8 +133,13 @@ def _tensors(parts: _Parts) -> list[tuple[Any, str, Tensor]]:
 
 
 def _build(parts: _Parts, stamps: tuple[Stamp, ...]) -> Graph:
-    must_share_device({f"{name} of {kind!r}": value for kind, name, value in _tensors(parts)
-                       if name in ("x", "edge_index", "edge_attr", "edge_weight")})  # fmt: skip
+    must_share_device(
+        {
+            f"{name} of {kind!r}": value
+            for kind, name, value in _tensors(parts)
+            if name in ("x", "edge_index", "edge_attr", "edge_weight")
+        }
+    )
     node_types = tuple(parts.counts)
     if not sum(parts.counts.values()):
         raise InputError("the graph is empty: no node type has nodes")

@@ -30,9 +30,13 @@ Pick = Callable[[Any], Any]
 """A function from the model's return value to the scores."""
 
 _NAMED_OUTPUTS: dict[str, Reading] = {
-    "raw": "raw", "class": "raw", "probs": "probs", "log_probs": "log_probs",
-    "multilabel": "multilabel", "regression": "values",
-}  # fmt: skip
+    "raw": "raw",
+    "class": "raw",
+    "probs": "probs",
+    "log_probs": "log_probs",
+    "multilabel": "multilabel",
+    "regression": "values",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +147,12 @@ class Model:
         device = next((x.device for x in inputs.edge_index.values()), None)
         if device is not None and (advice := on_other_device(self.submodules, device)):
             return f"; {advice}"
-        weights = {w.dtype for m in self.submodules for w in m._parameters.values()
-                   if w is not None and w.is_floating_point()}  # fmt: skip
+        weights = {
+            w.dtype
+            for m in self.submodules
+            for w in m._parameters.values()
+            if w is not None and w.is_floating_point()
+        }
         features = {x.dtype for x in inputs.x.values() if x.is_floating_point()}
         if not weights or not features or weights == features:
             return ""
@@ -160,8 +168,10 @@ class Model:
     def _other_level(self, out: Tensor, nodes: int) -> str:
         """Advice where a model of graphs is asked about nodes, or the other way round."""
         if self.whole_graphs and out.shape[:1] == (nodes,):
-            return ("; it returns a row for each node: ask with node=..., or pool the rows "
-                    "into one for graph=True")  # fmt: skip
+            return (
+                "; it returns a row for each node: ask with node=..., or pool the rows "
+                "into one for graph=True"
+            )
         if (
             not self.whole_graphs
             and not self.scores_pairs
@@ -177,22 +187,21 @@ class Model:
         hints = {
             elsewhere: elsewhere != "",
             "a graph in which players are switched off has few nodes or edges, over which this "
-            "layer cannot normalise: use batch_norm or track_running_stats=True":
-                "Expected more than 1" in error_text(error),
+            "layer cannot normalise: use batch_norm or track_running_stats=True": (
+                "Expected more than 1" in error_text(error)
+            ),
             "without its players a graph may have no edges, which this model does not take: add "
-            "self-loops to it (torch_geometric.transforms.AddSelfLoops())":
-                not edge_index.shape[1],
+            "self-loops to it (torch_geometric.transforms.AddSelfLoops())": not edge_index.shape[1],
             f"its one argument {parameter!r} was a Data object: if it is something else, give a "
-            "function that computes it, as in def model(x, edge_index): return net(...)":
-                self.plan.as_data and parameter not in ("data", "batch", "graph", "g"),
-            "data has no x, so the model was given None":
-                not self.plan.form.has_x,
+            "function that computes it, as in def model(x, edge_index): return net(...)": (
+                self.plan.as_data and parameter not in ("data", "batch", "graph", "g")
+            ),
+            "data has no x, so the model was given None": not self.plan.form.has_x,
             f"data.x is {x.dtype}: if these are numbers and not categories for an embedding, use "
-            "data.x.float()":
-                not x.is_floating_point(),
-            f"data.x is of shape [nodes{''.join(f', {n}' for n in shape or ())}]":
-                shape is not None,
-        }  # fmt: skip
+            "data.x.float()": not x.is_floating_point(),
+            f"data.x is of shape [nodes{''.join(f', {n}' for n in shape or ())}]": shape
+            is not None,
+        }
         return next((f"; {hint}" for hint, applies in hints.items() if applies), "")
 
     @property
@@ -465,9 +474,13 @@ def call_on(model: Model, graph: Graph) -> Tensor:
     """The model's raw output for a whole graph; for models of pairs, of the pair (0, 0)."""
     device = graph.x.device
     return model(
-        graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr,
+        graph.x,
+        graph.edge_index,
+        graph.edge_weight,
+        graph.edge_attr,
         torch.zeros(graph.num_nodes, dtype=torch.long, device=device)
-        if model.whole_graphs else None,
+        if model.whole_graphs
+        else None,
         torch.zeros(2, 1, dtype=torch.long, device=device) if model.scores_pairs else None,
         graph.attributes_at(None, None),
-    )  # fmt: skip
+    )

@@ -136,9 +136,12 @@ def build_query(
     all_outputs = checked(targets, Literal["all"] | None, "targets") == "all"
     memory = checked(memory, Bytes, "memory")
     names = find_names(
-        data, feature_names=feature_names, node_names=node_names, class_names=class_names,
+        data,
+        feature_names=feature_names,
+        node_names=node_names,
+        class_names=class_names,
         positions=None if has_types else node_positions(given_data),
-    )  # fmt: skip
+    )
     if edge is not None and class_names is None:
         names = replace(names, classes=None)  # the data names classes of nodes, not of links
     if flat:
@@ -211,15 +214,25 @@ def _decoder_of(
 
 
 def _planned(
-    model: Callable[..., Any], about: Graph, data: Any, arguments: Mapping[str, str] | None,
-    graph: bool, links: bool, decoder: Decoder | None, output: Output | Pick | None,
+    model: Callable[..., Any],
+    about: Graph,
+    data: Any,
+    arguments: Mapping[str, str] | None,
+    graph: bool,
+    links: bool,
+    decoder: Decoder | None,
+    output: Output | Pick | None,
     scale: Scale | None,
-) -> tuple[Model, Graph]:  # fmt: skip
+) -> tuple[Model, Graph]:
     """A model of a graph without types, and the graph with all attributes that it takes."""
     plan = plan_call(
-        model, data, arguments=arguments, whole_graphs=graph, links=links,
+        model,
+        data,
+        arguments=arguments,
+        whole_graphs=graph,
+        links=links,
         decoder=decoder is not None,
-    )  # fmt: skip
+    )
     takes_edges = bool(plan.attributes & {"edge_index", *graphs.ADJACENCIES})
     if takes_edges and not about.form.has_edges:
         raise InputError(graphs.NO_EDGES)

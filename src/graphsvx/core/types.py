@@ -60,9 +60,13 @@ class Types:
         """One type of nodes, with features `x` and labels `y`, and one of edges."""
         starts = np.asarray([0, len(x)]), np.asarray([0, edges])
         return Types(
-            (FLAT,), ((FLAT, "", FLAT),), *starts, {FLAT: x}, categories_play=True,
+            (FLAT,),
+            ((FLAT, "", FLAT),),
+            *starts,
+            {FLAT: x},
+            categories_play=True,
             node_values={} if y is None else {"y": {FLAT: y}},
-        )  # fmt: skip
+        )
 
     @cached_property
     def edge_type(self) -> Ids:

@@ -68,9 +68,13 @@ class RowsByType:
 
     @staticmethod
     def of_one(
-        graph: Graph, ids: Ids | None, ends: Ids, edges: Ids, position: Ids,
+        graph: Graph,
+        ids: Ids | None,
+        ends: Ids,
+        edges: Ids,
+        position: Ids,
         perturbation: Perturbations,
-    ) -> RowsByType:  # fmt: skip
+    ) -> RowsByType:
         """One perturbed graph on the nodes `ids` (None: all), those of the field at `position`."""
         replaced, size = np.zeros((2, 0), dtype=np.int64), len(position)
         if perturbation.feature_row is not None:

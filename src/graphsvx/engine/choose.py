@@ -270,14 +270,25 @@ def shortcut_candidates(model: Model, depth: int) -> list[Shortcuts]:
 
 
 def _rows(
-    query: Query, field: Field, depth: int | None, shortcuts: Shortcuts, checks: Checks,
-    structure_known: bool, layers: ModelLayers | None = None,
-) -> Rows:  # fmt: skip
+    query: Query,
+    field: Field,
+    depth: int | None,
+    shortcuts: Shortcuts,
+    checks: Checks,
+    structure_known: bool,
+    layers: ModelLayers | None = None,
+) -> Rows:
     return Rows(
-        query, field, depth, shortcuts.reach, not shortcuts.keep_all_nodes, checks,
-        shortcuts=shortcuts, layers=layers or ModelLayers.of(query.model.submodules),
+        query,
+        field,
+        depth,
+        shortcuts.reach,
+        not shortcuts.keep_all_nodes,
+        checks,
+        shortcuts=shortcuts,
+        layers=layers or ModelLayers.of(query.model.submodules),
         structure_known=structure_known,
-    )  # fmt: skip
+    )
 
 
 def _batch_equals_single_calls(rows: Rows, alone: Plain, rng: np.random.Generator) -> bool:
@@ -303,9 +314,16 @@ def _with_states(rows: Rows) -> Evaluator:
 
 def _states(rows: Rows, rounds: int) -> States:
     return States(
-        rows.query, rows.field, rows.depth, rows.reach, rows.local, rows.checks,
-        rows=rows, rounds=rounds, reads_degrees=reads_degrees(rows.query.model),
-    )  # fmt: skip
+        rows.query,
+        rows.field,
+        rows.depth,
+        rows.reach,
+        rows.local,
+        rows.checks,
+        rows=rows,
+        rounds=rounds,
+        reads_degrees=reads_degrees(rows.query.model),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,9 +353,7 @@ class _Neighbourhood:
 
     @cached_property
     def _probes(self) -> Perturbations:
-        return probe_perturbations(
-            self.query, self._alone.field, np.random.default_rng(self.seed)
-        )  # fmt: skip
+        return probe_perturbations(self.query, self._alone.field, np.random.default_rng(self.seed))
 
     @cached_property
     def _outputs(self) -> Tensor | None:
@@ -599,9 +615,12 @@ def cached_evaluator(query: Query) -> Evaluator | None:
         expected = alone.evaluate(field, unperturbed(query, field))[0]
     profile.layers = profile.layers or ModelLayers.of(query.model.submodules)
     checks = Checks(
-        CHECKS, proved=True, replays=required_replays(query, profile), expected_output=expected,
+        CHECKS,
+        proved=True,
+        replays=required_replays(query, profile),
+        expected_output=expected,
         outputs=profile.full_output,
-    )  # fmt: skip
+    )
     rows = _rows(
         query, field, depth, shortcuts, checks, structure_known=True, layers=profile.layers
     )

@@ -58,15 +58,20 @@ class Copies(Evaluator):
             1, self.query.memory // (max(4 * self.query.graph.num_features, 16 * 16) * items)
         )
         perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
-        return torch.cat([
-            self._batch(field, perturbations.take(slice(first, first + step)))
-            for first in range(0, len(perturbations), step)
-        ])  # fmt: skip
+        return torch.cat(
+            [
+                self._batch(field, perturbations.take(slice(first, first + step)))
+                for first in range(0, len(perturbations), step)
+            ]
+        )
 
     def _batch(self, field: Field, perturbations: Perturbations) -> Tensor:
         model, graph, reference, rounds = (
-            self.query.model, self.query.graph, self.reference, self.rounds,
-        )  # fmt: skip
+            self.query.model,
+            self.query.graph,
+            self.reference,
+            self.rounds,
+        )
         device, count, size = graph.x.device, len(perturbations), len(reference.x)
         on = np.ones((count, size), dtype=bool)
         on[:, reference.position] = perturbations.active
@@ -161,11 +166,16 @@ class CopiesByType(Evaluator):
         copy, edge = np.nonzero(edges_on)
         source, target = field.source[edge], field.target[edge]
         outside = source >= size
-        ends = np.stack([
-            np.where(outside, len(flat) + source - size, position[np.minimum(copy * size + source,
-                                                                              live.size - 1)]),
-            position[copy * size + target],
-        ])  # fmt: skip
+        ends = np.stack(
+            [
+                np.where(
+                    outside,
+                    len(flat) + source - size,
+                    position[np.minimum(copy * size + source, live.size - 1)],
+                ),
+                position[copy * size + target],
+            ]
+        )
         node = flat % size
         boundary = field.ids[size:] if depth is None else field.ids[:0]
         ids = np.concatenate([field.ids[node], boundary])
@@ -175,11 +185,18 @@ class CopiesByType(Evaluator):
             changed = np.flatnonzero(table_row >= size)
             replaced = np.stack([changed, table_row[changed]])
         rows = RowsByType(
-            self.query.graph, ids, ends, field.edges[edge], replaced,
-            plain(perturbations.feature_table), size, flat // size, count,
+            self.query.graph,
+            ids,
+            ends,
+            field.edges[edge],
+            replaced,
+            plain(perturbations.feature_table),
+            size,
+            flat // size,
+            count,
             None if self.batching.trim == "nothing" else hops.reshape(-1)[flat],
             np.concatenate([node, size + np.arange(len(boundary))]),
-        )  # fmt: skip
+        )
         centres = position.reshape(live.shape)[:, : field.centres]
         return call_by_type(self.query, rows, centres, self.batching)
 

@@ -108,9 +108,12 @@ class Evaluator(ABC):
         return distances(perturbations, field, self.reach)
 
     def slopes(
-        self, field: Field, perturbations: Perturbations, hops: HopCounts,  # noqa: ARG002  (not known)
+        self,
+        field: Field,  # noqa: ARG002  (not known)
+        perturbations: Perturbations,  # noqa: ARG002  (not known)
+        hops: HopCounts,  # noqa: ARG002  (not known)
         score: Callable[[Tensor], Tensor],  # noqa: ARG002  (not known)
-    ) -> Tensor | None:  # fmt: skip
+    ) -> Tensor | None:
         """Derivatives of scores by how active nodes are that send, [graphs, nodes, scores].
 
         `score` of raw outputs. None: they are not known (`has_slopes`), or could not be computed.
@@ -209,9 +212,13 @@ class Plain(Evaluator):
                 keeps[np.isin(reference.edges, field.edges[change[0]])] = value
         if graph.has_types:
             rows = RowsByType.of_one(
-                graph, reference.nodes, ends[:, keeps], reference.edges[keeps],
-                reference.position, perturbation,
-            )  # fmt: skip
+                graph,
+                reference.nodes,
+                ends[:, keeps],
+                reference.edges[keeps],
+                reference.position,
+                perturbation,
+            )
             return call_by_type(self.query, rows, reference.position[None, : field.centres])
         x = reference.x
         if perturbation.feature_row is not None:
@@ -308,9 +315,12 @@ def wider_reference(
         outside = len(field.ids) + others.searchsorted(nodes)
         return np.where(_is_member(nodes, ordered), inside, outside)
 
-    ends_local = np.stack([
-        np.concatenate([field.source, local(source)]), np.concatenate([field.target, local(target)])
-    ])  # fmt: skip
+    ends_local = np.stack(
+        [
+            np.concatenate([field.source, local(source)]),
+            np.concatenate([field.target, local(target)]),
+        ]
+    )
     device = graph.x.device
     return ReferenceGraph(
         graph.x.index_select(0, as_tensor(np.concatenate([field.ids, others]), device)),

@@ -267,12 +267,13 @@ class PooledStates:
                     before = as_tensor(numbers[joint.example], device).long()
                     mine = as_tensor(self.nodes.numbers[u][joint.example], device).long()
                     tables = [
-                        table if pooling.reduction is None
+                        table
+                        if pooling.reduction is None
                         else _reduce(pooling.reduction, table[before], part[mine])
                         for pooling, table, part in zip(
                             self.nodes.poolings, tables, new_tables, strict=True
                         )
-                    ]  # fmt: skip
+                    ]
                     numbers, distinct = joint.number, len(joint.example)
                     continue
             if tables:

@@ -122,9 +122,12 @@ def invalidate(model: Model) -> None:
 def _tensors(graph: Graph) -> tuple[Tensor | None, ...]:
     attributes = (attribute.value for attribute in graph.attributes.values())
     return (
-        graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr,
+        graph.x,
+        graph.edge_index,
+        graph.edge_weight,
+        graph.edge_attr,
         *(value for value in attributes if isinstance(value, Tensor)),
-    )  # fmt: skip
+    )
 
 
 def graph_fingerprint(graph: Graph) -> tuple[Any, ...]:
@@ -136,10 +139,14 @@ def graph_fingerprint(graph: Graph) -> tuple[Any, ...]:
 def _same(cached: tuple[Any, ...], graph: Graph) -> bool:
     stamps, *tensors = cached
     now = _tensors(graph)
-    return stamps == graph.stamps and len(tensors) == len(now) and all(
-        (None if was is None else was()) is tensor
-        for was, tensor in zip(tensors, now, strict=True)
-    )  # fmt: skip
+    return (
+        stamps == graph.stamps
+        and len(tensors) == len(now)
+        and all(
+            (None if was is None else was()) is tensor
+            for was, tensor in zip(tensors, now, strict=True)
+        )
+    )
 
 
 def fits_one_call(graph: Graph) -> bool:
@@ -187,10 +194,15 @@ _EMPTY = {dict, OrderedDict, list, tuple, set}
 _TENSORS = {Tensor, nn.Parameter, type(None)}
 # Attributes of every module that no forward pass reads.
 _UNREAD = {
-    "_non_persistent_buffers_set", "_backward_pre_hooks", "_backward_hooks",
-    "_is_full_backward_hook", "_state_dict_hooks", "_state_dict_pre_hooks",
-    "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
-}  # fmt: skip
+    "_non_persistent_buffers_set",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_is_full_backward_hook",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,9 +391,7 @@ class ClassCode:
         """Whether everything is still the same object."""
         if any(_ids(kind) != ids for kind, ids in zip(self.kinds, self.ids, strict=True)):
             return False
-        return all(
-            [*map(id, map(scope.get, names))] == ids for scope, names, ids in self.globals
-        )  # fmt: skip
+        return all([*map(id, map(scope.get, names))] == ids for scope, names, ids in self.globals)
 
 
 def _is_library(module: str | None) -> bool:

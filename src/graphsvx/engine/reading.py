@@ -138,18 +138,24 @@ def _read(query: Query) -> Assumption:
 
 
 def assumption(
-    query: Query, out: Tensor, last: Reading | None, labels: Tensor | None,
+    query: Query,
+    out: Tensor,
+    last: Reading | None,
+    labels: Tensor | None,
     stays_between_0_and_1: Callable[[], bool],
-) -> Assumption:  # fmt: skip
+) -> Assumption:
     """What outputs are, by the model's last operation, labels [rows, labels] and their range."""
     assumed = _assumption(query, out, last, labels, stays_between_0_and_1)
     return replace(assumed, one_output=out.shape[-1] == 1)
 
 
 def _assumption(
-    query: Query, out: Tensor, last: Reading | None, labels: Tensor | None,
+    query: Query,
+    out: Tensor,
+    last: Reading | None,
+    labels: Tensor | None,
     stays_between_0_and_1: Callable[[], bool],
-) -> Assumption:  # fmt: skip
+) -> Assumption:
     outputs = out.shape[-1]
     if last is not None:
         return Assumption("probs" if outputs == 1 else last)
@@ -205,9 +211,11 @@ def _are_separate_probabilities(out: Tensor) -> bool:
     """Whether rows, at least four of them different, are within (0, 1) and do not sum to 1."""
     rows = out.reshape(-1, out.shape[-1]).double()
     inside = bool(((rows > 0) & (rows < 1)).all())
-    return inside and len(torch.unique(rows, dim=0)) >= 4 and bool(
-        ((rows.sum(-1) - 1).abs() > 1e-3).any()
-    )  # fmt: skip
+    return (
+        inside
+        and len(torch.unique(rows, dim=0)) >= 4
+        and bool(((rows.sum(-1) - 1).abs() > 1e-3).any())
+    )
 
 
 def _sample_output(query: Query, call: LastOperation) -> Tensor | None:

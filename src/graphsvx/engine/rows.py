@@ -134,17 +134,24 @@ class Rows(Evaluator):
             return self._chunk(perturbations, hops, levels, edges, degrees)
         outputs = [
             self._chunk(
-                perturbations.take(part), hops[part], levels[part], edges,
-                None if degrees is None else degrees[:, part], first_round,
+                perturbations.take(part),
+                hops[part],
+                levels[part],
+                edges,
+                None if degrees is None else degrees[:, part],
+                first_round,
             )
             for part in self._chunks(items)
-        ]  # fmt: skip
+        ]
         return torch.cat(outputs)
 
     def slopes(
-        self, field: Field, perturbations: Perturbations, hops: HopCounts,
+        self,
+        field: Field,
+        perturbations: Perturbations,
+        hops: HopCounts,
         score: Callable[[Tensor], Tensor],
-    ) -> Tensor | None:  # fmt: skip
+    ) -> Tensor | None:
         """Derivatives of scores by how active nodes are as senders, [graphs, nodes, scores].
 
         For `score` of raw outputs. None: the first round is not computed by products, or the model
@@ -178,10 +185,16 @@ class Rows(Evaluator):
             return None
 
     def _differentiated(
-        self, score: Callable[[Tensor], Tensor], active: Tensor, perturbations: Perturbations,
-        hops: HopCounts, levels: HopCounts, edges: Ids, degrees: NDArray[np.float32] | None,
+        self,
+        score: Callable[[Tensor], Tensor],
+        active: Tensor,
+        perturbations: Perturbations,
+        hops: HopCounts,
+        levels: HopCounts,
+        edges: Ids,
+        degrees: NDArray[np.float32] | None,
         first_round: FieldEdges,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         with torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of code that was not written to be differentiated
             out = self._chunk(perturbations, hops, levels, edges, degrees, first_round, active)
@@ -309,10 +322,15 @@ class Rows(Evaluator):
         return batch_items(self.graph.x.device, self.query.memory, width, _CACHE_ITEMS)
 
     def _chunk(
-        self, perturbations: Perturbations, hops: HopCounts, levels: HopCounts, edges: Ids,
-        degrees: NDArray[np.float32] | None, first_round: FieldEdges | None = None,
+        self,
+        perturbations: Perturbations,
+        hops: HopCounts,
+        levels: HopCounts,
+        edges: Ids,
+        degrees: NDArray[np.float32] | None,
+        first_round: FieldEdges | None = None,
         active: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Raw outputs of a batch that is evaluated in one call."""
         field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
         graph, device = self.graph, self.graph.x.device
@@ -322,9 +340,12 @@ class Rows(Evaluator):
         weight, attr, further = graph.edge_weight, graph.edge_attr, graph.attributes
         unread = weight is None and attr is None and not further
         index, edge_index, positions, graphs = as_tensors(
-            device, rows, ends, no_ids() if unread else field.edges[edge],
+            device,
+            rows,
+            ends,
+            no_ids() if unread else field.edges[edge],
             no_ids() if first_round is None else place.graph,
-        )  # fmt: skip
+        )
         lazily = first_round is not None or self._is_lazy(table, len(rows))
         x = SharedRows(table, index) if lazily else table.index_select(0, index)
         batch, pairs = self._batch_and_pairs(count)
@@ -346,9 +367,14 @@ class Rows(Evaluator):
         within = place.within(shortcuts.rounds if trims else None)
         with trimmed(self.query.model.submodules, self.layers, within, batch_edges):
             out = self.query.model(
-                x, edge_index, weights, None if attr is None else attr[positions], batch, pairs,
+                x,
+                edge_index,
+                weights,
+                None if attr is None else attr[positions],
+                batch,
+                pairs,
                 self._attributes(place.node, boundary, positions, count) if further else None,
-            )  # fmt: skip
+            )
         if shortcuts.keep_all_nodes or pairs is not None:
             return plain(out)[:, None, :]
         # Centres have hop count 0, so they come first, graph by graph.

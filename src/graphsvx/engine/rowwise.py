@@ -100,16 +100,22 @@ class _Call:
     @property
     def only_first_traced(self) -> bool:
         first, *others = self.tensors
-        return bool(self.args) and first is self.args[0] and self.traced(first) and not any(
-            map(self.traced, others)
-        )  # fmt: skip
+        return (
+            bool(self.args)
+            and first is self.args[0]
+            and self.traced(first)
+            and not any(map(self.traced, others))
+        )
 
 
 def _joins_columns(call: _Call) -> bool:
     dim = call.argument(1, "dim", default=1 if call.name == "hstack" else 0)
     depth = call.tensors[0].dim() + (call.name == "stack")
-    return all(map(call.traced, call.tensors)) and _aligned(call.tensors, call.traced) \
-        and dim % depth != 0  # fmt: skip
+    return (
+        all(map(call.traced, call.tensors))
+        and _aligned(call.tensors, call.traced)
+        and dim % depth != 0
+    )
 
 
 def _keeps_rows(call: _Call) -> bool:
@@ -133,9 +139,11 @@ def _along_columns(call: _Call) -> bool:
     dim = call.argument(place, "dim", "axis", "start_dim", default=default)
     dims = [dim] if isinstance(dim, int) else [*dim] if isinstance(dim, (tuple, list)) else []
     depth = call.tensors[0].dim() + (call.name == "unsqueeze")
-    return len(call.tensors) == 1 and bool(dims) and all(
-        type(axis) is int and axis % depth != 0 for axis in dims
-    )  # fmt: skip
+    return (
+        len(call.tensors) == 1
+        and bool(dims)
+        and all(type(axis) is int and axis % depth != 0 for axis in dims)
+    )
 
 
 def _picks_columns(call: _Call) -> bool:
@@ -160,10 +168,13 @@ _RULES: dict[str, Callable[[_Call], bool]] = {
     ),
     "addmm": lambda call: [*map(call.traced, call.tensors)] == [False, True, False],
     "layer_norm": lambda call: call.only_first_traced and len(call.args[1]) < call.tensors[0].dim(),
-    "batch_norm": lambda call: call.only_first_traced and call.args[1] is not None
-    and not call.argument(5, "training", default=False),
+    "batch_norm": lambda call: (
+        call.only_first_traced
+        and call.args[1] is not None
+        and not call.argument(5, "training", default=False)
+    ),
     "__getitem__": _picks_columns,
-}  # fmt: skip
+}
 
 
 def _aligned(arguments: list[Tensor], traced: Traced) -> bool:

@@ -477,9 +477,14 @@ class StateRounds:
         if degree is not None:
             degree = torch.cat([degree[middle:end], degree[begin:middle]])
         return local, BatchEdges(
-            index, weight, source.cpu().numpy(), target.cpu().numpy(), starts, bool(loops.any()),
+            index,
+            weight,
+            source.cpu().numpy(),
+            target.cpu().numpy(),
+            starts,
+            bool(loops.any()),
             degree,
-        )  # fmt: skip
+        )
 
 
 @contextmanager

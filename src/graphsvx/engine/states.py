@@ -77,9 +77,12 @@ class States(Evaluator):
         return self.rows.has_slopes
 
     def slopes(
-        self, field: Field, perturbations: Perturbations, hops: HopCounts,
+        self,
+        field: Field,
+        perturbations: Perturbations,
+        hops: HopCounts,
         score: Callable[[Tensor], Tensor],
-    ) -> Tensor | None:  # fmt: skip
+    ) -> Tensor | None:
         """Derivatives of scores by how active nodes are as senders, [graphs, nodes, scores]."""
         return self.rows.slopes(field, perturbations, hops, score)
 

@@ -191,9 +191,7 @@ class _Trace(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def read_structure(
-    model: Model, graph: Graph, is_known_layer: Callable[[Any], bool]
-) -> Structure:  # fmt: skip
+def read_structure(model: Model, graph: Graph, is_known_layer: Callable[[Any], bool]) -> Structure:
     """Structure of a model, traced in one call on a graph, which should be small."""
     trace = _Trace()
     structure = _followed(model, graph, is_known_layer, trace)
@@ -291,13 +289,17 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
     if graph.x.is_floating_point() and graph.x.numel():
         rows[::2] += graph.x.abs().max() + 1
     wider = model(
-        torch.cat([graph.x, rows]), torch.cat([graph.edge_index, edges], 1),
-        weight, attr, batch, torch.zeros(2, 1, dtype=torch.long, device=device),
+        torch.cat([graph.x, rows]),
+        torch.cat([graph.edge_index, edges], 1),
+        weight,
+        attr,
+        batch,
+        torch.zeros(2, 1, dtype=torch.long, device=device),
         {
             name: a.extended(extra if a.owner == "nodes" else edges.shape[1]).value
             for name, a in graph.attributes.items()
         },
-    )  # fmt: skip
+    )
     # One graph has one row, whose outputs may be near 0: the other graph tells how large they are.
     like = wider.detach() if model.whole_graphs else None
     return allclose(wider[: len(out)], out[:, None] if out.dim() == 1 else out, like)
@@ -409,12 +411,16 @@ def _has_usual_propagate(layer: Any) -> bool:
     replaced = {"forward", "message", "propagate", *_USUAL} & attributes.keys()
     hooks = any(value for name, value in attributes.items() if name.endswith("_hooks"))
     return (
-        usual and as_written and not replaced and not hooks and not attributes.get("_explain")
+        usual
+        and as_written
+        and not replaced
+        and not hooks
+        and not attributes.get("_explain")
         and all(getattr(kind, name) is getattr(MessagePassing, name) for name in _USUAL)
         and attributes.get("_decomposed_layers", 1) == 1
         and attributes["flow"] == "source_to_target"
         and aggregates_locally(layer.aggr_module)
-    )  # fmt: skip
+    )
 
 
 def _propagate_call(trace: _Trace, layer: Any, edge_index: Tensor) -> Callable[..., Any]:

@@ -203,11 +203,14 @@ def _result_sizes(model: Model, graph: Graph, copies: int) -> list[int]:
         model(
             graph.x.repeat(copies, 1),
             graph.edge_index.repeat(1, copies) + first.repeat_interleave(edges),
-            weight, attr, batch, first.repeat(2, 1),
+            weight,
+            attr,
+            batch,
+            first.repeat(2, 1),
             graph.attributes_at(
                 torch.arange(count, device=device).repeat(copies),
                 torch.arange(edges, device=device).repeat(copies),
                 copies if model.whole_graphs else 1,
             ),
-        )  # fmt: skip
+        )
     return recorded.sizes

@@ -44,7 +44,7 @@ class Coalitions:
     @staticmethod
     def of(
         signs: Floats, direct: Bools | None = None, units: tuple[float, float] | None = None
-    ) -> Coalitions:  # fmt: skip
+    ) -> Coalitions:
         """`direct` [M]: players whose messages the explained node combines; None: all of them.
 
         Without `units`, slopes and functions of sizes are scaled to a mean square of 1.

@@ -211,10 +211,12 @@ def _with_draws(
             sign = np.where(row[before.players[toggled]], -1.0, 1.0)[:, None]
             differences[i, toggled] = sign * (block[1:] - block[0])
     return replace(
-        before, stratum=np.concatenate([before.stratum, stratum.repeat(2)]),
-        values=np.concatenate([before.values, differences]), calls=before.calls + used,
+        before,
+        stratum=np.concatenate([before.stratum, stratum.repeat(2)]),
+        values=np.concatenate([before.values, differences]),
+        calls=before.calls + used,
         stages=before.stages + 1,
-    )  # fmt: skip
+    )
 
 
 def _draw(measured: Differences, stratum: int, rng: np.random.Generator) -> list[tuple[Bools, Ids]]:
@@ -255,10 +257,12 @@ def corrected(fit: Fit, measured: Differences) -> Fit:
     """The fit, combined with what was measured; credit still adds up."""
     joined = combine(Evidence.of(fit), measured.evidence())
     return replace(
-        fit, values=torch.from_numpy(joined.credit),
-        errors=torch.from_numpy(np.sqrt(joined.variance)), model=joined.source,
+        fit,
+        values=torch.from_numpy(joined.credit),
+        errors=torch.from_numpy(np.sqrt(joined.variance)),
+        model=joined.source,
         variance_of_sums=joined.variance_of_sums,
-    )  # fmt: skip
+    )
 
 
 def players_to_measure(fit: Fit, calls: int) -> Ids:

@@ -73,8 +73,9 @@ class Estimate:
         lines = [f"Estimate({self.players} players{outputs}, {kind}, {self.calls:,} calls"]
         if self.values.ndim == 1:
             lines[0] += f", r2={self.r2:.3f}"
-            lines.append(f"  base {self.base:.4g} + credit {self.values.sum():.4g} "
-                         f"= full {self.full:.4g}")  # fmt: skip
+            lines.append(
+                f"  base {self.base:.4g} + credit {self.values.sum():.4g} = full {self.full:.4g}"
+            )
             largest = np.argsort(-np.abs(self.values), kind="stable")[:5]
             lines += [
                 f"  player {player}: {self.values[player]:+.4g}"

@@ -47,16 +47,22 @@ class Evidence:
         """What an estimator says."""
         held_out = None if fit.held_out_r2 is None else fit.held_out_r2.numpy()
         return Evidence(
-            fit.values.numpy(), fit.errors.numpy() ** 2, fit.variance_of_sums, fit.model,
+            fit.values.numpy(),
+            fit.errors.numpy() ** 2,
+            fit.variance_of_sums,
+            fit.model,
             held_out_r2=held_out,
-        )  # fmt: skip
+        )
 
     def fit(self, game: PlayedRows) -> Fit:
         """As the fit to a game."""
         fit = surrogate(
-            game.masks, game.values, game.empty, torch.from_numpy(self.credit),
+            game.masks,
+            game.values,
+            game.empty,
+            torch.from_numpy(self.credit),
             torch.from_numpy(np.sqrt(self.variance)),
-        )  # fmt: skip
+        )
         held_out = None if self.held_out_r2 is None else torch.from_numpy(self.held_out_r2)
         return replace(
             fit, model=self.source, held_out_r2=held_out, variance_of_sums=self.variance_of_sums
@@ -71,9 +77,10 @@ class Evidence:
             return variance
 
         return replace(
-            self, variance=factor[:, None] * self.variance,
+            self,
+            variance=factor[:, None] * self.variance,
             variance_of_sums=None if before is None else of_sums,
-        )  # fmt: skip
+        )
 
     def plus(self, credit: Floats, variance: Floats, source: str | None = None) -> Evidence:
         """Of this game and another one, whose `credit` has independent errors, [outputs, M]."""
@@ -84,10 +91,12 @@ class Evidence:
             return total if before is None else before(weights) + total
 
         return replace(
-            self, credit=self.credit + credit, variance=self.variance + variance,
+            self,
+            credit=self.credit + credit,
+            variance=self.variance + variance,
             source=self.source if source is None else f"{source}; {self.source or 'linear'}",
             variance_of_sums=None if before is None else of_sums,
-        )  # fmt: skip
+        )
 
 
 def of_derivatives(expected: ExpectedCredit) -> Evidence:
@@ -100,10 +109,13 @@ def of_derivatives(expected: ExpectedCredit) -> Evidence:
         return total
 
     return Evidence(
-        expected.values[players].T, variance, of_sums,
+        expected.values[players].T,
+        variance,
+        of_sums,
         f"derivatives at {expected.coalitions} coalitions for {len(players):,} players",
-        players, unbiased=False,
-    )  # fmt: skip
+        players,
+        unbiased=False,
+    )
 
 
 def average(parts: Sequence[Evidence], weights: Floats) -> Evidence:
@@ -124,11 +136,12 @@ def average(parts: Sequence[Evidence], weights: Floats) -> Evidence:
 
     held_out = [part.held_out_r2 for part in parts if part.held_out_r2 is not None]
     return Evidence(
-        credit, np.einsum("po,pom->om", weights, squares),
+        credit,
+        np.einsum("po,pom->om", weights, squares),
         variance_of_sums if len(of_sums) == len(parts) else None,
         " | ".join(dict.fromkeys(part.source or "linear" for part in parts)),
         held_out_r2=(weights * held_out).sum(0) if len(held_out) == len(parts) else None,
-    )  # fmt: skip
+    )
 
 
 def by_precision(parts: Sequence[Evidence]) -> Evidence:
@@ -197,8 +210,11 @@ def combine(total: Evidence, part: Evidence) -> Evidence:
         return np.stack(rows)
 
     return Evidence(
-        credit, variance, None if of_sums is None else variance_of_sums,
-        f"{part.source}; {total.source or 'linear'}" if not part.unbiased
+        credit,
+        variance,
+        None if of_sums is None else variance_of_sums,
+        f"{part.source}; {total.source or 'linear'}"
+        if not part.unbiased
         else f"{total.source or 'linear'}; {part.source}",
         held_out_r2=total.held_out_r2,
-    )  # fmt: skip
+    )

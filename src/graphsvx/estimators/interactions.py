@@ -42,9 +42,16 @@ class SetValues:
 
 
 def interactions(
-    masks: Masks, values: Tensor, empty: Tensor, full: Tensor, *,
-    index: Index, order: int, credit: Floats, errors: Floats,
-) -> list[SetValues]:  # fmt: skip
+    masks: Masks,
+    values: Tensor,
+    empty: Tensor,
+    full: Tensor,
+    *,
+    index: Index,
+    order: int,
+    credit: Floats,
+    errors: Floats,
+) -> list[SetValues]:
     """Interactions of up to `order` players, by size, from the evaluated coalitions of a game.
 
     `credit` and `errors` [M, outputs] are the Shapley values, which choose the players whose sets
@@ -135,10 +142,11 @@ class _StateSums:
         """The same, summed over all sets with so many other players of R and B, [states]."""
         r, b = self.members.sum(1) - inside, self.boundary.sum(1) - outside
         total: Floats = sum(
-            comb(r, more_inside) * comb(b, others - more_inside)
+            comb(r, more_inside)
+            * comb(b, others - more_inside)
             * self.weights(inside + more_inside, outside + others - more_inside)
             for more_inside in range(others + 1)
-        )  # fmt: skip
+        )
         return total
 
     def singles(self, others: int) -> Floats:
@@ -165,9 +173,12 @@ class _StateSums:
             i_on, i_off = on[:, player], off[:, player]
             for output, y in enumerate(self.values.T):
                 with_player = _products(
-                    on, off, y * (i_on * w3 + i_off * w2), y * (i_on * w2 + i_off * w1),
+                    on,
+                    off,
+                    y * (i_on * w3 + i_off * w2),
+                    y * (i_on * w2 + i_off * w1),
                     y * (i_on * w1 + i_off * w0),
-                )  # fmt: skip
+                )
                 triple_values[mine, output] = with_player[sets[mine, 1], sets[mine, 2]]
         return triple_values
 
@@ -179,9 +190,15 @@ def _products(on: Floats, off: Floats, two: Floats, mixed: Floats, none: Floats)
 
 
 def estimated_interactions(
-    rows: Bools, values: Floats, empty: Floats, full: Floats, index: Index, sets: list[Ids],
-    credit: Floats, errors: Floats,
-) -> list[SetValues]:  # fmt: skip
+    rows: Bools,
+    values: Floats,
+    empty: Floats,
+    full: Floats,
+    index: Index,
+    sets: list[Ids],
+    credit: Floats,
+    errors: Floats,
+) -> list[SetValues]:
     """The index for sets of up to three players, from coalitions next to their complements.
 
     The even and the odd part of the game are taken for draws of two Gaussian processes. Shapley

@@ -148,9 +148,7 @@ class Kernel:
 
     def _regressors(self, coalitions: Coalitions, mixture: Mixture) -> Floats:
         """Rows whose products are all parts but the product and the white one."""
-        rows = [
-            coalitions.signs * self.loading, coalitions.sizes, self.common(coalitions)[:, None]
-        ]  # fmt: skip
+        rows = [coalitions.signs * self.loading, coalitions.sizes, self.common(coalitions)[:, None]]
         if mixture.per_size:
             scale = np.sqrt(mixture.per_size * self.effect[coalitions.direct])
             rows.append(coalitions.direct_centred * coalitions.slope[:, None] * scale)

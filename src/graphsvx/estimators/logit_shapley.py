@@ -125,9 +125,12 @@ def _draw_others(
 
 def _part(others: _Others, part: slice) -> _Others:
     return _Others(
-        others.share[part], others.size[part], others.logits[part], others.messages[part],
+        others.share[part],
+        others.size[part],
+        others.logits[part],
+        others.messages[part],
         others.message_sum[part],
-    )  # fmt: skip
+    )
 
 
 def _differences(model: LogitModel, others: _Others, members: Bools, sums: _Sums) -> Floats:
@@ -171,9 +174,12 @@ def _differences(model: LogitModel, others: _Others, members: Bools, sums: _Sums
 
 
 def _add_slopes(
-    model: LogitModel, logits: Singles, score: Floats,
-    terms: tuple[Singles, Singles, Floats | Singles] | None, sums: _Sums,
-) -> None:  # fmt: skip
+    model: LogitModel,
+    logits: Singles,
+    score: Floats,
+    terms: tuple[Singles, Singles, Floats | Singles] | None,
+    sums: _Sums,
+) -> None:
     """Add what the credit of other players is made of.
 
     `terms`: weight, number and sum of the messages of each direct player, if they are known.

@@ -78,10 +78,16 @@ class Process:
                 kernel.coalitions.signs[cut:], residuals, weights[cut:], left * scale
             )
         return Process(
-            kernel, mixture, factor, values, scale, shares[:fitted].T @ values[:fitted] + moved,
+            kernel,
+            mixture,
+            factor,
+            values,
+            scale,
+            shares[:fitted].T @ values[:fitted] + moved,
             np.maximum(prior - explained - squares(shares[:fitted]), 1e-10 * prior),
-            np.maximum(apart, understatement), fitted,
-        )  # fmt: skip
+            np.maximum(apart, understatement),
+            fitted,
+        )
 
     @property
     def log_likelihood(self) -> float:
@@ -211,7 +217,7 @@ def average_processes(pairs: Pairs, expected: Floats | None) -> Processes:
         same = [
             Process.of(kernel, mixture, odd[order], len(fitted), pairs.weights[order])
             for kernel, mixture in candidates
-        ]  # fmt: skip
+        ]
         if not components().averaging:
             same = [max(same, key=lambda process: process.log_likelihood)]
         likelihood = np.array([process.log_likelihood for process in same])
@@ -363,9 +369,11 @@ def corrected(processes: Processes, masks: Masks, odd: Floats) -> Evidence:
         return np.stack([fit.variances_of_sums(centred) for fit in fits])
 
     return replace(
-        before, credit=before.credit + change - change.mean(1, keepdims=True),
-        variance=np.stack([fit.variances for fit in fits]), variance_of_sums=of_sums,
-    )  # fmt: skip
+        before,
+        credit=before.credit + change - change.mean(1, keepdims=True),
+        variance=np.stack([fit.variances for fit in fits]),
+        variance_of_sums=of_sums,
+    )
 
 
 # Bayesian linear regression of residuals on coalitions, without a matrix of players by players.

@@ -155,8 +155,11 @@ class Answers:
     def _groups(self, explanation: Explanation) -> dict[str, list[dict[str, Any]]]:
         """Credit of the chosen output by distance, neighbour, type and relation, with errors."""
         groups: dict[str, list[dict[str, Any]]] = {
-            "hops": [], "branches": [], "types": [], "relations": [],
-        }  # fmt: skip
+            "hops": [],
+            "branches": [],
+            "types": [],
+            "relations": [],
+        }
         if explanation.kind == "node" and explanation.node_credit.players:
             groups["hops"] = [_region(region, _ring(region)) for region in explanation.by_hop()]
             groups["branches"] = [
@@ -346,8 +349,11 @@ def _typed_fidelity(
     ranked = [key for _, key in sorted(zip(values, keys, strict=True), key=lambda pair: -pair[0])]
 
     def score(off: list[Any]) -> float:
-        changes = Changes(nodes_off=tuple(off)) if level == "nodes" else (
-            Changes(features_off=tuple(off)))  # fmt: skip
+        changes = (
+            Changes(nodes_off=tuple(off))
+            if level == "nodes"
+            else (Changes(features_off=tuple(off)))
+        )
         return float(scores_after(answers.workspace, question, changes)[explanation.target])
 
     full = score([])

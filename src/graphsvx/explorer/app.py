@@ -111,12 +111,14 @@ class Explorer:
         parameters.finish()
         shape = await run_in_threadpool(self._map_of_graph)
         table = self.workspace.table(model)
-        return json_response({
-            **shape,
-            "class": None if table.label is None else table.label.tolist(),
-            "predicted": table.predicted.tolist(),
-            "wrong": np.flatnonzero(table.wrong).tolist(),
-        })  # fmt: skip
+        return json_response(
+            {
+                **shape,
+                "class": None if table.label is None else table.label.tolist(),
+                "predicted": table.predicted.tolist(),
+                "wrong": np.flatnonzero(table.wrong).tolist(),
+            }
+        )
 
     def _map_of_graph(self) -> dict[str, Any]:
         workspace = self.workspace
@@ -314,8 +316,12 @@ class Explorer:
 
     def _row(self, question: Question) -> dict[str, Any]:
         if question.kind == "link":
-            return {"class": None, "wrong": False, "name": "link " + " – ".join(
-                self.workspace.node_name(end) for end in question.which)}  # fmt: skip
+            return {
+                "class": None,
+                "wrong": False,
+                "name": "link "
+                + " – ".join(self.workspace.node_name(end) for end in question.which),
+            }
         table = self.workspace.table(question.model)
         entry = row(self.workspace, table, question.which[0])
         return {name: entry[name] for name in ("class", "wrong", "name")}
@@ -406,9 +412,12 @@ def parameters_of(request: Request) -> Parameters:
     """The parameters of a request's query string."""
     try:
         pairs = parse_qsl(
-            request.url.query, keep_blank_values=True, strict_parsing=bool(request.url.query),
-            errors="strict", max_num_fields=64,
-        )  # fmt: skip
+            request.url.query,
+            keep_blank_values=True,
+            strict_parsing=bool(request.url.query),
+            errors="strict",
+            max_num_fields=64,
+        )
     except ValueError as error:  # also UnicodeDecodeError
         raise InputError(f"the query string cannot be read: {first_line(error)}") from error
     return Parameters(pairs)

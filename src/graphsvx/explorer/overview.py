@@ -273,8 +273,12 @@ def run_overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
     settings = run.manifest.get("identity", {}).get("setting", {})
     return {
         "folder": str(run.folder.name),
-        "status": {"state": status.state, "total": status.total, "done": status.done,
-                   "failed": status.failed},
+        "status": {
+            "state": status.state,
+            "total": status.total,
+            "done": status.done,
+            "failed": status.failed,
+        },
         "method": settings.get("method"),
         "features": _lines(workspace, summary.features),
         "classes": {
@@ -287,7 +291,7 @@ def run_overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
         "explanations": len(rows),
         "exact": sum(row["exact"] for row in rows),
         "calls": int(np.sum([row["calls"] for row in rows], dtype=np.int64)),
-    }  # fmt: skip
+    }
 
 
 def _mean_by_type(run: Any) -> list[dict[str, Any]]:
@@ -349,12 +353,14 @@ def _lines(workspace: Workspace, summary: Summary, kind: str = "features") -> li
             name = workspace.feature_name(line.key)
         if kind == "hops":
             name = f"{line.key} hop{'' if line.key == 1 else 's'} away"
-        lines.append({
-            "name": name,
-            "mean": line.mean,
-            "absolute": line.mean_absolute,
-            "low": line.low if math.isfinite(line.low) else None,
-            "high": line.high if math.isfinite(line.high) else None,
-            "count": line.count,
-        })  # fmt: skip
+        lines.append(
+            {
+                "name": name,
+                "mean": line.mean,
+                "absolute": line.mean_absolute,
+                "low": line.low if math.isfinite(line.low) else None,
+                "high": line.high if math.isfinite(line.high) else None,
+                "count": line.count,
+            }
+        )
     return lines

@@ -138,10 +138,12 @@ def _label_of(graph: Graph, at: int) -> Tensor | None:
 def _table_of_graphs(workspace: Workspace, model: str) -> Predictions:
     scores = _batched_scores(workspace, model)
     if scores is None:
-        scores = torch.stack([
-            scores_after(workspace, Question("graph", (i,), model), Changes())
-            for i in range(len(workspace.graphs))
-        ])  # fmt: skip
+        scores = torch.stack(
+            [
+                scores_after(workspace, Question("graph", (i,), model), Changes())
+                for i in range(len(workspace.graphs))
+            ]
+        )
     best, predicted = scores.max(-1)
     size = np.array([graph.num_nodes for graph in workspace.graphs], dtype=np.int64)
     labels = [_graph_label(graph) for graph in workspace.graphs]

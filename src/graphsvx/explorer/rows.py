@@ -149,14 +149,20 @@ def about(workspace: Workspace, limits: Limits) -> dict[str, Any]:
         "count": len(table.ids),
         "edges": None if graph is None else graph.num_edges,
         "features": None if graph is None else graph.num_features,
-        "accuracy": None if not judged.any() or workspace.task == "link"
+        "accuracy": None
+        if not judged.any() or workspace.task == "link"
         else float((~table.wrong[judged]).mean()),
         "wrong": int(table.wrong.sum()),
-        "map": graph is not None and graph.num_nodes <= limits.map_nodes
+        "map": graph is not None
+        and graph.num_nodes <= limits.map_nodes
         and graph.num_edges <= limits.map_edges,
-        "limits": {"samples": limits.samples, "tolerance": limits.tolerance,
-                   "mapNodes": limits.map_nodes, "mapEdges": limits.map_edges},
-    }  # fmt: skip
+        "limits": {
+            "samples": limits.samples,
+            "tolerance": limits.tolerance,
+            "mapNodes": limits.map_nodes,
+            "mapEdges": limits.map_edges,
+        },
+    }
 
 
 def _types(workspace: Workspace) -> list[dict[str, Any]]:

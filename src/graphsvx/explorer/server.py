@@ -46,16 +46,25 @@ class Server:
             f"[{name}]:{self.port}" if ":" in name else f"{name}:{self.port}" for name in names
         )
         config = uvicorn.Config(
-            self._explorer.app(self._keys, hosts), log_level="warning", access_log=False,
-            lifespan="off", server_header=False, timeout_graceful_shutdown=1, ws="none",
+            self._explorer.app(self._keys, hosts),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=1,
+            ws="none",
             http=bounded_protocol(self._explorer.limits),
-            h11_max_incomplete_event_size=64 * 1024, limit_concurrency=None, backlog=2048,
-        )  # fmt: skip
+            h11_max_incomplete_event_size=64 * 1024,
+            limit_concurrency=None,
+            backlog=2048,
+        )
         self._server: Any = uvicorn.Server(config)
         self._thread = Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True,
+            target=self._server.run,
+            kwargs={"sockets": [self._socket]},
+            daemon=True,
             name="graphsvx server",
-        )  # fmt: skip
+        )
         self._thread.start()
         while not self._server.started:
             if not self._thread.is_alive():

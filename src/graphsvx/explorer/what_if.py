@@ -94,8 +94,11 @@ def changed(graph: Graph, centres: list[int], changes: Changes) -> Graph:
         return graph
     types = graph.types
     features = {name: x.clone() for name, x in types.features.items()}
-    owner = {column: name for name, block in types.blocks.items()
-             for column in range(block.start, block.stop)}  # fmt: skip
+    owner = {
+        column: name
+        for name, block in types.blocks.items()
+        for column in range(block.start, block.stop)
+    }
     for column in changes.features_off:
         name = owner[column]
         at, x = types.type_id(name), features[name]

@@ -218,9 +218,16 @@ def make_workspace(
     if node_names is not None and task == "graph":
         raise InputError("node_names are for one graph; leave them out for a list of graphs")
     workspace = Workspace(
-        models=models, graphs=graphs, task=task, title=title, output=output, asked_scale=scale,
-        decoder=decoder, run=run, atoms=atoms,
-    )  # fmt: skip
+        models=models,
+        graphs=graphs,
+        task=task,
+        title=title,
+        output=output,
+        asked_scale=scale,
+        decoder=decoder,
+        run=run,
+        atoms=atoms,
+    )
     for graph in graphs:
         workspace.checked(graph)
     first = workspace.checked(graphs[0])

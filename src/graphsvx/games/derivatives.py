@@ -65,9 +65,13 @@ class ExpectedCredit:
 
 
 def expected_by_derivatives(
-    slopes: Callable[[Bools], Floats | None], scores: Callable[[Bools], Floats], players: Bools,
-    coalitions: int, columns: slice, seed: int,
-) -> ExpectedCredit | None:  # fmt: skip
+    slopes: Callable[[Bools], Floats | None],
+    scores: Callable[[Bools], Floats],
+    players: Bools,
+    coalitions: int,
+    columns: slice,
+    seed: int,
+) -> ExpectedCredit | None:
     """Credit of `players` [M] from derivatives at so many coalitions, an even number.
 
     `slopes` gives them for coalitions [coalitions, M] as [coalitions, M, outputs]; None: it cannot.
@@ -109,7 +113,7 @@ def expected_by_derivatives(
 
 def _mismatch(
     scores: Callable[[Bools], Floats], rows: Bools, players: Bools, slopes: Floats, seed: int
-) -> Floats:  # fmt: skip
+) -> Floats:
     """How far `slopes` [pairs, M, outputs] usually are from differences, [outputs].
 
     As a share of the usual difference that a random group of a coalition's active players makes

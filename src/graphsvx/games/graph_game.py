@@ -266,9 +266,10 @@ class GraphGame:
             states_of, rows = zip(*features, strict=True)
             self._play_features(np.concatenate(states_of), np.concatenate(rows))
         self._blocks = [
-            block for block in self._blocks
+            block
+            for block in self._blocks
             if not self._evaluated[block[0] : block[0] + len(block[1])].all()
-        ]  # fmt: skip
+        ]
         if self._values is None:
             raise RuntimeError("no state has been asked for yet")
         return self._values.index_select(0, torch.from_numpy(states))
@@ -400,8 +401,11 @@ class GraphGame:
             self._expected = expected_by_derivatives(
                 partial(self._slopes, columns),
                 lambda rows: self.values(self.states(rows))[:, columns].detach().numpy(),
-                beyond_neighbours, coalitions, columns, seed,
-            )  # fmt: skip
+                beyond_neighbours,
+                coalitions,
+                columns,
+                seed,
+            )
         return self._expected
 
     def _slopes(self, columns: slice, rows: Bools) -> Floats | None:

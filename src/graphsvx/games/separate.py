@@ -20,9 +20,14 @@ from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
 
 
 def separate_games(
-    query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator, separate: bool,
-    looks_up: bool, calls: int,
-) -> list[GraphGame | LookupGame]:  # fmt: skip
+    query: Query,
+    evaluator: Evaluator,
+    setup: GameSetup,
+    generator: Generator,
+    separate: bool,
+    looks_up: bool,
+    calls: int,
+) -> list[GraphGame | LookupGame]:
     """The games of a setup; the last one, of nodes or edges, ends in the full prediction.
 
     Games whose coalitions fit the `calls` are evaluated by the definition where they are few and
@@ -56,9 +61,13 @@ def _by_definition(game: GraphGame) -> GraphGame:
 
 
 def _games(
-    query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator, separate: bool,
+    query: Query,
+    evaluator: Evaluator,
+    setup: GameSetup,
+    generator: Generator,
+    separate: bool,
     looks_up: bool,
-) -> list[GraphGame | LookupGame]:  # fmt: skip
+) -> list[GraphGame | LookupGame]:
     def game(side: Side) -> GraphGame | LookupGame:
         if looks_up:
             by_look_ups = lookup_game(query, evaluator, setup, generator, side)

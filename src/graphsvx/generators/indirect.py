@@ -86,8 +86,10 @@ class Indirect(Checked):
             joined, passing = self._released(setup.field, perturbations.active, player)
         else:
             lost = perturbations.active & player & ~reachable(perturbations, setup.field, None)
-            joined, between = ((sparse.csr_matrix(lost.astype(np.float32)) @ part).toarray() > 0
-                               for part in (self.paths.edges, self.paths.inner))  # fmt: skip
+            joined, between = (
+                (sparse.csr_matrix(lost.astype(np.float32)) @ part).toarray() > 0
+                for part in (self.paths.edges, self.paths.inner)
+            )
             passing = between & ~perturbations.active
         if not passing.any():
             return replace(perturbations, added_edges=joined)

@@ -175,9 +175,11 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         if level == ModelTaskLevel.edge:
             links, ends = _links(pairs), linked_types(data, self.node_type)
             return self._asked(
-                data, target, _positions(index, len(links)),
+                data,
+                target,
+                _positions(index, len(links)),
                 lambda i: {"edge": tuple(zip(ends, links[i], strict=True))},
-            )  # fmt: skip
+            )
         node_type = self.node_type or explained_type(data, len(target))
         positions = _positions(index, len(target))
         return self._asked(data, target, positions, lambda i: {"node": (node_type, i)})
@@ -217,9 +219,12 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         return self._asked(data, target, _positions(index, x.shape[0]), lambda i: {"node": i})
 
     def _asked(
-        self, data: Any, target: Tensor, positions: list[int],
+        self,
+        data: Any,
+        target: Tensor,
+        positions: list[int],
         argument: Callable[[int], dict[str, Any]],
-    ) -> list[_Question]:  # fmt: skip
+    ) -> list[_Question]:
         return [
             _Question(data, {**argument(i), "target": self._target(target, i)}) for i in positions
         ]
@@ -236,9 +241,14 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         scale: Scale = "value" if regression else "probability"
         output: Any = "raw" if returns is None else returns.value
         return explain(
-            model, question.data, method=method, seed=self.seed, output=output, scale=scale,
+            model,
+            question.data,
+            method=method,
+            seed=self.seed,
+            output=output,
+            scale=scale,
             **question.arguments,
-        )  # fmt: skip
+        )
 
     def _node_method(self) -> Method:
         method = self.method
@@ -247,9 +257,12 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         kind = method.players
         if self.explainer_config.node_mask_type == MaskType.attributes:
             cells = Cells(
-                hops=kind.hops, features=kind.features, reference=kind.reference,
-                top_nodes=MOST_CELLS, top_features=16,
-            )  # fmt: skip
+                hops=kind.hops,
+                features=kind.features,
+                reference=kind.reference,
+                top_nodes=MOST_CELLS,
+                top_features=16,
+            )
             return method.with_settings(players=cells)
         if self.explainer_config.node_mask_type == MaskType.common_attributes:
             players = SubgraphFeatures(
@@ -321,11 +334,14 @@ def _part(data: Data, nodes: Tensor) -> tuple[Data, Tensor, Tensor]:
     )
     positions = inside.nonzero()[:, 0]
     attributes = {
-        key: value[nodes] if value.shape[:1] == (count,)
-        else value[positions] if value.shape[:1] == (edges,) else value
+        key: value[nodes]
+        if value.shape[:1] == (count,)
+        else value[positions]
+        if value.shape[:1] == (edges,)
+        else value
         for key, value in data.to_dict().items()
         if isinstance(value, Tensor) and key not in ("x", "edge_index")
-    }  # fmt: skip
+    }
     part = Data(x=data.x[nodes], edge_index=edge_index, **attributes)
     return part, nodes.cpu(), positions.cpu()
 
@@ -383,8 +399,14 @@ def hetero_data(
             if kind not in x_dict:  # no features: at least the nodes that edges name
                 count = int(edge_index[end].max()) + 1 if edge_index.numel() else 0
                 data[kind].num_nodes = max(count, data[kind].get("num_nodes", 0))
-    graphs = 1 + max((int(batch.max()) for batch in (keywords.get("batch_dict") or {}).values()
-                      if batch.numel()), default=0)  # fmt: skip
+    graphs = 1 + max(
+        (
+            int(batch.max())
+            for batch in (keywords.get("batch_dict") or {}).values()
+            if batch.numel()
+        ),
+        default=0,
+    )
     if graphs > 1:
         raise UnsupportedError(
             f"GraphSVXAlgorithm explains one typed graph at a time, got a batch of {graphs}; call "

@@ -84,9 +84,15 @@ class Learned(Checked):
     """Weights of the loss that differ from PyG's: edge_size, edge_ent, node_feat_size, ..."""
 
     def __call__(
-        self, reader: Reader, config: ModelConfig, x: Tensor, edge_index: Tensor, *,
-        target: Tensor, seed: int,
-    ) -> SoftMasks:  # fmt: skip
+        self,
+        reader: Reader,
+        config: ModelConfig,
+        x: Tensor,
+        edge_index: Tensor,
+        *,
+        target: Tensor,
+        seed: int,
+    ) -> SoftMasks:
         """Masks for the outputs that `reader` returns and their `target`.
 
         A kind of mask on which the output does not depend at all makes PyG's loss NaN (the mean
@@ -117,8 +123,10 @@ class Learned(Checked):
                     raise
                 continue  # one of the masks does not reach the output
             learned = SoftMasks(result.get("edge_mask"), result.get("node_mask"))
-            if all(mask is None or bool(mask.isfinite().all())
-                   for mask in (learned.edges, learned.features)):  # fmt: skip
+            if all(
+                mask is None or bool(mask.isfinite().all())
+                for mask in (learned.edges, learned.features)
+            ):
                 return self._filled(learned, x, edge_index)
         return self._filled(SoftMasks(None, None), x, edge_index)
 

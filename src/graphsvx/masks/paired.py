@@ -175,10 +175,12 @@ class _Strata:
         share = min(self.even[listed:].sum(), self.root[listed:].sum())
         spread: Floats = np.arange(int(pairs / share) + self.players, dtype=np.float64)
         spread = (start + _GOLDEN * spread) % 1.0
-        strata = np.concatenate([
-            _strata_at(self.even, spread[: _EVEN_PAIRS]),
-            _strata_at(self.root, spread[_EVEN_PAIRS :]),
-        ])  # fmt: skip
+        strata = np.concatenate(
+            [
+                _strata_at(self.even, spread[:_EVEN_PAIRS]),
+                _strata_at(self.root, spread[_EVEN_PAIRS:]),
+            ]
+        )
         places = np.flatnonzero(strata >= listed)[:pairs]
         stratum = strata[places]
         few = np.empty((len(places), self.players), dtype=bool)

@@ -59,8 +59,13 @@ class Question:
         prediction, base = explanation.prediction, explanation.base
         if share == "class":
             self._require_classes()
-            return self._smallest(explanation, budget, "sufficient", _class_margin(target, 1),
-                                  explanation.class_name(target))  # fmt: skip
+            return self._smallest(
+                explanation,
+                budget,
+                "sufficient",
+                _class_margin(target, 1),
+                explanation.class_name(target),
+            )
         least = share * prediction
         if self.query.model.scale != "probability":
             least = base + share * (prediction - base)
@@ -77,8 +82,13 @@ class Question:
         """The smallest set of players whose removal changes the predicted class."""
         self._require_classes()
         predicted = self._predicted(explanation)
-        return self._smallest(explanation, budget, "flip", _class_margin(predicted, -1),
-                              f"not {explanation.class_name(predicted)}")  # fmt: skip
+        return self._smallest(
+            explanation,
+            budget,
+            "flip",
+            _class_margin(predicted, -1),
+            f"not {explanation.class_name(predicted)}",
+        )
 
     def scores(self, coalitions: Bools, target: int) -> Floats:
         """Scores of coalitions of the game of nodes (or edges, or features), [coalitions]."""
@@ -121,9 +131,13 @@ class Question:
             raise InputError('a model with scale="value" has no classes; use sufficient(0.9)')
 
     def _smallest(
-        self, explanation: Explanation, budget: int, question: Literal["sufficient", "flip"],
-        margin: Callable[[Floats], Floats], expected: str,
-    ) -> PlayerSet:  # fmt: skip
+        self,
+        explanation: Explanation,
+        budget: int,
+        question: Literal["sufficient", "flip"],
+        margin: Callable[[Floats], Floats],
+        expected: str,
+    ) -> PlayerSet:
         budget = checked(budget, _Budget, "budget")
         first = len(explanation.player_names)
 

@@ -80,9 +80,12 @@ class Prediction:
 
 
 def baseline_setup(
-    query: Query, evaluator: Evaluator, sides: Sides, features: FeatureChoice = "all",
+    query: Query,
+    evaluator: Evaluator,
+    sides: Sides,
+    features: FeatureChoice = "all",
     hops: int | None = None,
-) -> GameSetup:  # fmt: skip
+) -> GameSetup:
     """The players of a baseline, as those of GraphSVX; each edge is a player of its own.
 
     A typed graph has no features of its own: of both, its nodes play.

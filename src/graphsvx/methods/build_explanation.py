@@ -61,8 +61,10 @@ def credits(
     names = players.names
     features = Credit(
         torch.from_numpy(_ids(players.feature_members, players.feature_owner, "features" in names)),
-        values[:, :b], errors[:, :b], names.get("features"),
-    )  # fmt: skip
+        values[:, :b],
+        errors[:, :b],
+        names.get("features"),
+    )
     nodes = Credit(
         torch.from_numpy(
             _ids(field.ids[players.node_members], players.node_owner, "nodes" in names)
@@ -161,8 +163,10 @@ def balanced(explanation: Explanation, alpha: float) -> Explanation:
     """
     e = explanation.predictions - explanation.bases
     factors = {}
-    for side, credit, share in (("node", explanation.node_credit, alpha),
-                                ("feature", explanation.feature_credit, 1 - alpha)):  # fmt: skip
+    for side, credit, share in (
+        ("node", explanation.node_credit, alpha),
+        ("feature", explanation.feature_credit, 1 - alpha),
+    ):
         sums = credit.values.sum(1)
         floor = _NEAR_ZERO * torch.maximum(credit.values.abs().sum(1), e.abs()).clamp(min=1e-9)
         bad = (sums.abs() < floor) & (share != 0)
@@ -179,11 +183,17 @@ def balanced(explanation: Explanation, alpha: float) -> Explanation:
     before, row = explanation, explanation.outputs.index(explanation.target)
     return replace(
         before,
-        node_credit=replace(before.node_credit, values=before.node_credit.values * node,
-                            errors=before.node_credit.errors * node.abs()),
-        feature_credit=replace(before.feature_credit, values=before.feature_credit.values * feature,
-                               errors=before.feature_credit.errors * feature.abs()),
+        node_credit=replace(
+            before.node_credit,
+            values=before.node_credit.values * node,
+            errors=before.node_credit.errors * node.abs(),
+        ),
+        feature_credit=replace(
+            before.feature_credit,
+            values=before.feature_credit.values * feature,
+            errors=before.feature_credit.errors * feature.abs(),
+        ),
         balance=Balance(alpha, nodes=float(node[row]), features=float(feature[row])),
         meaning=f"{before.meaning}, rescaled so that nodes carry {100 * alpha:g} % of it and "
-                f"features the rest",
-    )  # fmt: skip
+        f"features the rest",
+    )

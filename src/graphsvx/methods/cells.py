@@ -83,11 +83,12 @@ def with_cells(
     return replace(
         explanation,
         cells=CellCredit(
-            tuple(nodes), tuple(features),
+            tuple(nodes),
+            tuple(features),
             tuple(map(tuple, torch.cat([none, *values], 1).tolist())),
             tuple(map(tuple, torch.cat([none, *errors], 1).tolist())),
         ),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, eq=False)

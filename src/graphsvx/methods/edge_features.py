@@ -51,9 +51,11 @@ def explain_edge_features(plan: Plan, reference: Reference, method: object) -> E
     fit = plan.estimator(masks, scores[2:], scores[0], scores[1])
     names = query.names.edge_features
     credit = Credit(
-        players.cpu(), fit.values, fit.errors,
+        players.cpu(),
+        fit.values,
+        fit.errors,
         tuple(names[i] if names else f"edge feature {i}" for i in players.tolist()),
-    )  # fmt: skip
+    )
     explanation = build_explanation(
         method, seed, prediction, bases=fit.base, features=credit,
         meaning="Shapley value: the edge feature's fair share of the difference between the "
@@ -96,7 +98,7 @@ def _reference(table: Tensor, reference: Reference) -> Tensor:
 
 def _play(
     plan: Plan, local: LocalGraph, table: Tensor, other: Tensor, players: Tensor
-) -> tuple[int, Masks, Tensor, bool]:  # fmt: skip
+) -> tuple[int, Masks, Tensor, bool]:
     """Number of calls, coalitions, the scores of the empty, the full and these coalitions, and
     whether these are proved to be those of calls on the whole graph."""
     query, seed, device = plan.query, plan.seed, table.device

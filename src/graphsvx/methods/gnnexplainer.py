@@ -95,7 +95,9 @@ class GNNExplainer(Baseline):
         )
         calls = self.epochs * len(outputs)
         return build_explanation(
-            self, seed, prediction,
+            self,
+            seed,
+            prediction,
             edges=mask_as_credit(
                 local_graph.edge_ids()[:, : len(inner)],
                 [none if m.edges is None else m.edges.cpu()[inner] for m in learned],
@@ -109,7 +111,7 @@ class GNNExplainer(Baseline):
             ),
             game=game_report("masks", len(inner) + len(columns), calls, "Learned"),
             masked_scores=masked_scores,
-        )  # fmt: skip
+        )
 
     def _learn(self, local_graph: LocalGraph, output: int, seed: int) -> SoftMasks:
         reader, config, target = local_graph.for_pyg(output, centres_only=True)

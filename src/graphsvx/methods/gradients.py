@@ -78,12 +78,16 @@ def _typed_feature_space(query: Query, seed: int) -> FeatureSpace:
         raise UnsupportedError("gradients need features of nodes, but no node type has any")
     inside = np.sort(field.ids[: field.size])
     nodes = [inside[types.node_type[inside] == types.type_id(name)] for name in names]
-    rows = [torch.from_numpy(types.local(ids)).to(types.features[name].device)
-            for name, ids in zip(names, nodes, strict=True)]  # fmt: skip
+    rows = [
+        torch.from_numpy(types.local(ids)).to(types.features[name].device)
+        for name, ids in zip(names, nodes, strict=True)
+    ]
 
     def scores(x: Features) -> Tensor:
-        features = {name: types.features[name].detach().index_copy(0, at, part)
-                    for name, at, part in zip(names, rows, x, strict=True)}  # fmt: skip
+        features = {
+            name: types.features[name].detach().index_copy(0, at, part)
+            for name, at, part in zip(names, rows, x, strict=True)
+        }
         return typed_scores(replace(query, graph=graph.with_features(features)), field)
 
     x = tuple(types.features[name].detach()[at] for name, at in zip(names, rows, strict=True))
@@ -134,9 +138,11 @@ def integrated_gradient(
     """captum's integrated gradient along the line from `start` to `x`, [nodes, columns] each."""
     method = require_extra("captum.attr").IntegratedGradients(score)
     attributions: Features = method.attribute(
-        tuple(part[None] for part in x), tuple(part[None] for part in start),
-        n_steps=steps, method="gausslegendre",
-    )  # fmt: skip
+        tuple(part[None] for part in x),
+        tuple(part[None] for part in start),
+        n_steps=steps,
+        method="gausslegendre",
+    )
     return tuple(part[0].detach() for part in attributions)
 
 
@@ -169,7 +175,9 @@ class Saliency(Baseline):
                 attributions.append(tuple(part[0].detach() for part in gradients))
         features, nodes = attributions_to_credit(space, attributions)
         return build_explanation(
-            self, seed, space.prediction,
+            self,
+            seed,
+            space.prediction,
             features=features,
             nodes=nodes,
             meaning=(
@@ -177,7 +185,7 @@ class Saliency(Baseline):
                 "first order; summed over the features of a node"
             ),
             game=game_report("gradient", sum(map(len, space.nodes)), len(outputs), "none"),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -220,7 +228,9 @@ class IntegratedGradients(Baseline):
         features, nodes = attributions_to_credit(space, attributions)
         calls = self.steps * len(outputs)
         return build_explanation(
-            self, seed, space.prediction,
+            self,
+            seed,
+            space.prediction,
             bases=bases,
             features=features,
             nodes=nodes,
@@ -229,4 +239,4 @@ class IntegratedGradients(Baseline):
                 f"their {self.baseline}) to the prediction, along a straight line"
             ),
             game=game_report("path", sum(map(len, space.nodes)), calls, "along_the_line"),
-        )  # fmt: skip
+        )

@@ -106,9 +106,13 @@ def nonnegative_lasso(gram: Floats, link: Floats, rho: float) -> Floats:
         rho = 1e-12  # scikit-learn warns about a Lasso without a penalty; this one is the same
     lasso = Lasso(
         # scikit-learn divides the squares by the number of rows.
-        alpha=rho / len(answer), positive=True, fit_intercept=False, tol=1e-10, max_iter=100_000,
+        alpha=rho / len(answer),
+        positive=True,
+        fit_intercept=False,
+        tol=1e-10,
+        max_iter=100_000,
         random_state=0,  # not used, but drawn from numpy's global state if left out
-    )  # fmt: skip
+    )
     coefficients: Floats = lasso.fit(root, answer).coef_
     return coefficients
 
@@ -162,7 +166,9 @@ class GraphLIME(Baseline):
             for output in prediction.outputs
         ]
         return build_explanation(
-            self, seed, prediction,
+            self,
+            seed,
+            prediction,
             features=mask_as_credit(torch.arange(features.shape[1]), rows),
             meaning=(
                 "HSIC Lasso coefficient, 0 or more: how far neighbours that are alike in this "
@@ -170,4 +176,4 @@ class GraphLIME(Baseline):
             ),
             game=game_report("neighbours", features.shape[1], 1, "neighbours"),
             neighbours=tuple(ids.tolist()),
-        )  # fmt: skip
+        )

@@ -48,10 +48,15 @@ MethodSetting = Annotated[
 
 # Model calls and largest favoured order S that the paper used (appendix, running times).
 _PAPER: dict[str, tuple[int, int]] = {
-    "ba-shapes": (400, 1), "ba-community": (800, 1),
-    "tree-cycles": (1400, 4), "tree-grid": (1500, 4),
-    "ba-2motifs": (1000, 1), "mutag": (1000, 1), "cora": (1000, 1), "pubmed": (1000, 1),
-}  # fmt: skip
+    "ba-shapes": (400, 1),
+    "ba-community": (800, 1),
+    "tree-cycles": (1400, 4),
+    "tree-grid": (1500, 4),
+    "ba-2motifs": (1000, 1),
+    "mutag": (1000, 1),
+    "cora": (1000, 1),
+    "pubmed": (1000, 1),
+}
 # Where whole graphs are explained: nothing is further away than anything else.
 _GRAPH_SETS = ("ba-2motifs", "mutag")
 
@@ -109,9 +114,12 @@ class GraphSVX(Checked):
         parts: dict[str, Any] = {
             "players": read_players(players, settings, SETTINGS),
             "budget": replace(Budget() if budget is None else budget, **spent),
-            "mask": mask, "generator": generator, "estimator": estimator, "order": order,
+            "mask": mask,
+            "generator": generator,
+            "estimator": estimator,
+            "order": order,
             "index": index,
-        }  # fmt: skip
+        }
         for name, part in parts.items():
             object.__setattr__(self, name, part)
         super().__post_init__()
@@ -179,9 +187,13 @@ class GraphSVX(Checked):
             return explain_edge_features(plan, kind.reference, self)
         played = plan.play()
         explanation = record(
-            plan, played, self.order, self.index, method=self._description,
+            plan,
+            played,
+            self.order,
+            self.index,
+            method=self._description,
             reference=getattr(self.players, "reference", None),
-        )  # fmt: skip
+        )
         if isinstance(kind, Cells):
             explanation = with_cells(explanation, plan, played, kind)
         if explanation.certificate.no_influence is not None:

@@ -100,7 +100,9 @@ class Greedy(Baseline):
         )
         b, nodes = players.features, evaluator.field.ids[players.node_members]
         explanation = build_explanation(
-            self, seed, prediction,
+            self,
+            seed,
+            prediction,
             bases=torch.tensor(bases, dtype=torch.float64),
             features=mask_as_credit(
                 torch.from_numpy(players.feature_members), [row[:b] for row in rows]
@@ -111,17 +113,19 @@ class Greedy(Baseline):
                 "0 for players that were still there when the prediction had changed"
             ),
             game=game_report("joint", game.players, game.calls, "one_less"),
-        )  # fmt: skip
+        )
         names = [
             *(explanation.feature_credit.names or _numbered("feature", explanation.feature_ids)),
             *(explanation.node_credit.names or _numbered("node", explanation.node_ids)),
         ]
         everyone = np.arange(game.players)
-        left = np.stack([
-            np.isin(everyone, order[:count], invert=True)
-            for order in removed
-            for count in range(len(order) + 1)
-        ])  # fmt: skip
+        left = np.stack(
+            [
+                np.isin(everyone, order[:count], invert=True)
+                for order in removed
+                for count in range(len(order) + 1)
+            ]
+        )
         named = tuple(tuple(names[i] for i in order) for order in removed)
         return replace(explanation, removed=named), game, left
 

@@ -173,8 +173,10 @@ class ErrorBelow:
 
     def needed(self, fits: Sequence[Fit]) -> list[float]:
         """By the largest error of each game; infinite where errors are not known."""
-        worst = [float((fit.errors / self.tolerance).square().max()) if fit.errors.numel() else 0.0
-                 for fit in fits]  # fmt: skip
+        worst = [
+            float((fit.errors / self.tolerance).square().max()) if fit.errors.numel() else 0.0
+            for fit in fits
+        ]
         return [ratio if ratio == ratio else float("inf") for ratio in worst]  # noqa: PLR0124  (NaN)
 
     def unsure(self, fit: Fit) -> Bools:
@@ -302,9 +304,11 @@ class Increments:
             games[i], fits[i], measured[i] = continued
             games[i] = replace(games[i], seconds=time.monotonic() - began)
             logger.info(
-                "%s: %s calls, largest standard error %.3g", games[i].game.side,
-                f"{games[i].game.calls:,}", float(fits[i].errors.max()),
-            )  # fmt: skip
+                "%s: %s calls, largest standard error %.3g",
+                games[i].game.side,
+                f"{games[i].game.calls:,}",
+                float(fits[i].errors.max()),
+            )
 
     def _more_pairs(self, games: list[PlayedGame], i: int, needed: float) -> _Played | None:
         """Game i with a larger budget; None: it is exact, or what is left is not worth a fit."""
@@ -326,13 +330,17 @@ class Increments:
         """First differences of game i, if more of them are expected to tell more than pairs."""
         game, masks = games[i].game, games[i].masks
         if (
-            not isinstance(game, GraphGame) or not measures_differences(self.mask, self.estimator)
+            not isinstance(game, GraphGame)
+            or not measures_differences(self.mask, self.estimator)
             or not components().differences
-            or game.evaluator.checks.fallback is not None or game.players < 3
+            or game.evaluator.checks.fallback is not None
+            or game.players < 3
             or self._has_look_ups(games, i)
-            or masks.pair is None or masks.exact or not _relative_square(fit) > _HARD
+            or masks.pair is None
+            or masks.exact
+            or not _relative_square(fit) > _HARD
             or (isinstance(self.mask, Auto) and exact_within(game, self._allowed(games, i)))
-        ):  # fmt: skip
+        ):
             return None
         most = self._in_time(games, i, self._allowed_for_differences(games, i))
         calls = game.calls

@@ -53,9 +53,11 @@ class LocalGraph:
     """Further attributes that the model takes."""
 
     def outputs(
-        self, x: Tensor | None = None, edge_index: Tensor | None = None,
+        self,
+        x: Tensor | None = None,
+        edge_index: Tensor | None = None,
         edge_attr: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """The model's raw output for every node (for the graph, or for the explained pair)."""
         return self.query.model(
             self.x if x is None else x,

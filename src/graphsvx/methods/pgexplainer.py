@@ -156,7 +156,9 @@ class PGExplainer(Baseline):
                 masks = [self._mask(local_graph, question, trained) for question in questions]
                 rows.append(torch.stack(masks).mean(0))
         return build_explanation(
-            self, seed, prediction,
+            self,
+            seed,
+            prediction,
             edges=mask_as_credit(local_graph.edge_ids(), rows),
             meaning=(
                 "probability between 0 and 1 that the trained network gives the edge of being "
@@ -164,7 +166,7 @@ class PGExplainer(Baseline):
             ),
             game=game_report("edges", rows[0].shape[0], len(parts), "EdgeNetwork"),
             questions_trained_on=trained.questions,
-        )  # fmt: skip
+        )
 
     def _ready(self, query: Query) -> Trained:
         if self.trained is None:
@@ -180,9 +182,7 @@ class PGExplainer(Baseline):
             )
         return self.trained
 
-    def _mask(
-        self, local_graph: LocalGraph, wider: _TrainingQuery, trained: Trained
-    ) -> Tensor:  # fmt: skip
+    def _mask(self, local_graph: LocalGraph, wider: _TrainingQuery, trained: Trained) -> Tensor:
         """The mask of a single node or graph, over the edges of the query's field."""
         algorithm = self.mask.restored(wider.config, trained.weights)
         algorithm.mlp.to(wider.local_graph.x)
@@ -241,8 +241,9 @@ class PGExplainer(Baseline):
         except (SafetensorError, OSError, json.JSONDecodeError, RecursionError) as error:
             raise DataError(f"{str(path)!r} is no saved PGExplainer: {error}") from error
         if not isinstance(card, dict) or (card.get("format"), card.get("version")) != (
-            FORMAT, VERSION,
-        ):  # fmt: skip
+            FORMAT,
+            VERSION,
+        ):
             raise DataError(f"{str(path)!r} is no PGExplainer of version {VERSION}")
         try:
             trained = Trained(weights, card["level"], card["questions"])
@@ -286,9 +287,13 @@ class _TrainingQuery:
             # PyG turns the loss into a float without detaching it, at the end of the step.
             warnings.filterwarnings("ignore", "Converting a tensor with requires_grad=True")
             loss: float = algorithm.train(
-                epoch, self.reader, self.local_graph.x, self.local_graph.edge_index,
-                target=self.target, index=self.index,
-            )  # fmt: skip
+                epoch,
+                self.reader,
+                self.local_graph.x,
+                self.local_graph.edge_index,
+                target=self.target,
+                index=self.index,
+            )
         return loss
 
     def explain(self, algorithm: Any) -> Tensor:

@@ -87,7 +87,9 @@ class PGMExplainer(Baseline):
         fell, outputs = scores[:1] - scores[1:], prediction.outputs
         networks = [self._learn(perturbed, fell[:, output]) for output in outputs]
         return build_explanation(
-            self, seed, prediction,
+            self,
+            seed,
+            prediction,
             nodes=mask_as_credit(
                 torch.from_numpy(ids), [torch.from_numpy(network.strength) for network in networks]
             ),
@@ -97,7 +99,7 @@ class PGMExplainer(Baseline):
             ),
             game=game_report("nodes", len(ids), self.samples + 1, "coin_flips"),
             network=_in_user_ids(networks[outputs.index(prediction.target)], ids),
-        )  # fmt: skip
+        )
 
     def _scores(self, query: Query, evaluator: Evaluator, setup: GameSetup, rows: Bools) -> Floats:
         step = max(1, query.memory // (32 * max(1, evaluator.field.size)))

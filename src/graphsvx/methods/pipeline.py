@@ -90,9 +90,13 @@ class PlayedGame:
 
 
 def play(
-    game: PlayableGame, mask: Mask, estimator: Estimator, budget: int, seed: int,
+    game: PlayableGame,
+    mask: Mask,
+    estimator: Estimator,
+    budget: int,
+    seed: int,
     most_calls: int | None = None,
-) -> PlayedGame:  # fmt: skip
+) -> PlayedGame:
     """Choose and evaluate coalitions of one game; a BudgetError if they exceed its memory.
 
     `most_calls` bounds the calls of the game with those of earlier increments: coalitions of a
@@ -169,9 +173,14 @@ def _require_memory_of_fit(game: PlayableGame, masks: Masks, estimator: Estimato
 
 
 def play_all(
-    games: Sequence[PlayableGame], mask: Mask, estimator: Estimator, samples: int,
-    share: float | None, seed: int, exact_by_look_ups: bool = False,
-) -> list[PlayedGame]:  # fmt: skip
+    games: Sequence[PlayableGame],
+    mask: Mask,
+    estimator: Estimator,
+    samples: int,
+    share: float | None,
+    seed: int,
+    exact_by_look_ups: bool = False,
+) -> list[PlayedGame]:
     """Evaluate each game with its share of the budget; unused calls go to the other game.
 
     With `exact_by_look_ups`, a game that look-ups make exact is given them, beside the budget.

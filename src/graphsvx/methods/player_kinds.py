@@ -84,9 +84,12 @@ class Nodes(PlayerKind):
         )
         reference = references.resolve_reference(graph, self.reference, query.centres)
         return GameSetup(
-            graph, field, players, reference,
+            graph,
+            field,
+            players,
+            reference,
             field.size if query.kind == "graph" else None,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -223,9 +226,13 @@ class DefaultPlayers(_WithFeatures):
         """`Nodes` for a graph, `NodesAndFeatures` for everything else."""
         if query.kind != "graph":
             return NodesAndFeatures(
-                self.hops, self.features, self.feature_groups, self.reference, self.groups,
+                self.hops,
+                self.features,
+                self.feature_groups,
+                self.reference,
+                self.groups,
                 node_types=self.node_types,
-            )  # fmt: skip
+            )
         if self.feature_groups:
             raise InputError(
                 "feature_groups= is about features, but by default the nodes of a graph play; "
@@ -396,9 +403,13 @@ def _must_have_no_types(kind: PlayerKind, graph: Graph) -> None:
 
 
 def _edge_setup(
-    query: Query, evaluator: Evaluator, hops: int | None, directions: Directions,
-    groups: choosing.Groups = (), relations: bool = False,
-) -> GameSetup:  # fmt: skip
+    query: Query,
+    evaluator: Evaluator,
+    hops: int | None,
+    directions: Directions,
+    groups: choosing.Groups = (),
+    relations: bool = False,
+) -> GameSetup:
     graph, field = query.graph, evaluator.field
     reach = min((h for h in (hops, evaluator.depth) if h is not None), default=None)
     players = choosing.find_edge_players(graph, field, reach, directions, groups, relations)
@@ -406,15 +417,27 @@ def _edge_setup(
 
 
 def _feature_setup(
-    kind: _WithFeatures, query: Query, evaluator: Evaluator, feature_nodes: int | None,
-    sides: choosing.Sides, other: Tensor | None = None, groups: choosing.Groups = (),
+    kind: _WithFeatures,
+    query: Query,
+    evaluator: Evaluator,
+    feature_nodes: int | None,
+    sides: choosing.Sides,
+    other: Tensor | None = None,
+    groups: choosing.Groups = (),
     node_types: NodeTypes = None,
-) -> GameSetup:  # fmt: skip
+) -> GameSetup:
     graph, field = query.graph, evaluator.field
     vector = references.resolve_reference(graph, kind.reference, query.centres)
     players = choosing.find_players(
-        graph, field, kind.hops, kind.features, sides,
-        feature_nodes=feature_nodes, reference=None if kind.reference is None else vector,
-        groups=groups, feature_groups=kind.feature_groups, node_types=node_types,
-    )  # fmt: skip
+        graph,
+        field,
+        kind.hops,
+        kind.features,
+        sides,
+        feature_nodes=feature_nodes,
+        reference=None if kind.reference is None else vector,
+        groups=groups,
+        feature_groups=kind.feature_groups,
+        node_types=node_types,
+    )
     return GameSetup(graph, field, players, vector if other is None else other, feature_nodes)

@@ -66,7 +66,13 @@ class Random(Baseline):
             evaluator.field, players, values, torch.full_like(values, torch.nan)
         )
         return build_explanation(
-            self, seed, prediction, features=features, nodes=nodes, edges=edges, players=players,
+            self,
+            seed,
+            prediction,
+            features=features,
+            nodes=nodes,
+            edges=edges,
+            players=players,
             meaning="a random number in [0, 1], which means nothing",
             game=game_report("random", values.shape[1], 1, "uniform"),
-        )  # fmt: skip
+        )

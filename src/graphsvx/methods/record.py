@@ -130,8 +130,13 @@ def _name(dtype: torch.dtype) -> str:
 
 def groups(field: Field, players: Players) -> Groups:
     """The members of each named player, in the user's ids."""
-    ends = np.stack([field.ids[field.source[players.edge_members]],
-                     field.ids[field.target[players.edge_members]]], 1)  # fmt: skip
+    ends = np.stack(
+        [
+            field.ids[field.source[players.edge_members]],
+            field.ids[field.target[players.edge_members]],
+        ],
+        1,
+    )
     nodes = field.ids[players.node_members]
     names = players.names
     return Groups(
@@ -157,8 +162,9 @@ def region_errors(
     for game, fit in zip(played, fits, strict=True):
         plain = nodes.names is None and game.game.players == nodes.players
         if game.game.side == "nodes" and plain and bool(fit.errors.any()):
-            return RegionErrors(*(_errors_of_sums(fit, label(field, nodes.ids)) for label in
-                                  (hop_of, branch_of)))  # fmt: skip
+            return RegionErrors(
+                *(_errors_of_sums(fit, label(field, nodes.ids)) for label in (hop_of, branch_of))
+            )
     return None
 
 
@@ -180,9 +186,12 @@ def interactions(
         players = game.game.players
         if players:
             by_size = estimated_interactions(
-                *game.estimator_rows(outputs), index=index, order=order,
-                credit=fit.values.t().numpy(), errors=fit.errors.t().numpy(),
-            )  # fmt: skip
+                *game.estimator_rows(outputs),
+                index=index,
+                order=order,
+                credit=fit.values.t().numpy(),
+                errors=fit.errors.t().numpy(),
+            )
             for part in by_size:
                 sets = np.full((len(part.members), order), -1)
                 sets[:, : part.members.shape[1]] = part.members + first

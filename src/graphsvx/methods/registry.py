@@ -67,7 +67,13 @@ _BUILT_IN: dict[Kind, dict[str, Callable[..., Any]]] = {
     "mask": {
         name: getattr(masks, name)
         for name in (
-            "All", "Auto", "Connected", "Paired", "Random", "Smart", "SmartSeparate",
+            "All",
+            "Auto",
+            "Connected",
+            "Paired",
+            "Random",
+            "Smart",
+            "SmartSeparate",
             "SmarterSeparate",
         )
     },
@@ -79,7 +85,7 @@ _BUILT_IN: dict[Kind, dict[str, Callable[..., Any]]] = {
         name: getattr(estimators, name) for name in ("GaussianProcess", "Lasso", "WLR", "WLS")
     },
     "index": {name: getattr(estimators, name) for name in ("KSII", "SII", "STII", "FSII", "BII")},
-}  # fmt: skip
+}
 _REGISTERED: dict[Kind, dict[str, Callable[..., Any]]] = {kind: {} for kind in _BUILT_IN}
 _GROUPS: dict[Kind, str] = {
     kind: f"graphsvx.{'indices' if kind == 'index' else kind + 's'}" for kind in _BUILT_IN

@@ -86,9 +86,13 @@ def _equals_plain_calls(game: PlayableGame, coalitions: Bools, rng: np.random.Ge
 
 
 def _agree(
-    game: PlayableGame, field: Field, perturbations: Perturbations, raw: Tensor, like: Tensor,
+    game: PlayableGame,
+    field: Field,
+    perturbations: Perturbations,
+    raw: Tensor,
+    like: Tensor,
     rng: np.random.Generator,
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether raw outputs are those of plain calls; `like`: all of the game, for their scale."""
     plain = game.evaluator.plain(field, rng)
     outputs = plain.evaluate(field, perturbations)

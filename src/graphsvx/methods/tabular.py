@@ -163,7 +163,9 @@ class LIME(Baseline):
                 r2 = float(surrogate.score)
         calls, budget = function.calls, self.samples
         return build_explanation(
-            self, seed, prediction,
+            self,
+            seed,
+            prediction,
             bases=bases,
             features=mask_as_credit(function.columns, list(values)),
             meaning=(
@@ -171,7 +173,7 @@ class LIME(Baseline):
                 "change of the score for one standard deviation of the feature"
             ),
             game=game_report("features", players, calls, "lime", budget=budget, r2=r2),
-        )  # fmt: skip
+        )
 
 
 @contextmanager
@@ -232,7 +234,9 @@ class SHAP(Baseline):
         errors = torch.zeros_like(credit) if exact else torch.full_like(credit, torch.nan)
         calls, budget = function.calls, self.samples
         return build_explanation(
-            self, seed, prediction,
+            self,
+            seed,
+            prediction,
             bases=torch.from_numpy(base)[outputs],
             features=Credit(function.columns, credit, errors),
             meaning=(
@@ -240,4 +244,4 @@ class SHAP(Baseline):
                 "between the prediction and the score with the node's features at their mean"
             ),
             game=game_report("features", players, calls, "shap", budget=budget, exact=exact),
-        )  # fmt: skip
+        )

@@ -177,10 +177,15 @@ class XGNN(Baseline):
         candidates = self._candidates(query)
         rules = self._rules(len(candidates))
         evaluator = choose_evaluator(query, None, seed)
-        graph_scores = query.scores(query.model(
-            query.graph.x, query.graph.edge_index, query.graph.edge_weight, None,
-            torch.zeros(query.graph.num_nodes, dtype=torch.long, device=query.graph.x.device),
-        )[None])[0]  # fmt: skip
+        graph_scores = query.scores(
+            query.model(
+                query.graph.x,
+                query.graph.edge_index,
+                query.graph.edge_weight,
+                None,
+                torch.zeros(query.graph.num_nodes, dtype=torch.long, device=query.graph.x.device),
+            )[None]
+        )[0]
         prediction = Prediction.of(query, evaluator, graph_scores)
         torch.manual_seed(seed)
         rng = torch.Generator().manual_seed(seed)
@@ -193,7 +198,9 @@ class XGNN(Baseline):
         score, best = max(after, key=lambda scored: (scored[0], -len(scored[1].edges)))
         sources, targets = best.ends().tolist()
         return build_explanation(
-            self, seed, replace(prediction, scores=generation.all_scores([best])[0]),
+            self,
+            seed,
+            replace(prediction, scores=generation.all_scores([best])[0]),
             meaning=(
                 "no credit: `generated` is a graph that the model gives this class, and the "
                 "prediction is that graph's"
@@ -210,7 +217,7 @@ class XGNN(Baseline):
                 mean_score_trained=float(np.mean([drawn_score for drawn_score, _ in after])),
                 history=tuple(history),
             ),
-        )  # fmt: skip
+        )
 
     def _refuse_unsupported(self, query: Query) -> None:
         if query.all_outputs:

@@ -88,9 +88,13 @@ def stability(
 
     """
     options: dict[str, Any] = {
-        "node": node, "graph": graph, "method": method, "output": output, "scale": scale,
+        "node": node,
+        "graph": graph,
+        "method": method,
+        "output": output,
+        "scale": scale,
         "seed": seed,
-    }  # fmt: skip
+    }
     clean = explain(model, data, **options)
     rng = torch.Generator().manual_seed(seed)
     spread = noise * data.x.double().std(0, unbiased=False)
@@ -131,8 +135,10 @@ def consistency(
 
     """
     levels = (level or level_of(first),) if isinstance(level, str | None) else level
-    a, b = ({(name, key) for name in levels for key in top_keys(explanation, top, by, name)}
-            for explanation in (first, second))  # fmt: skip
+    a, b = (
+        {(name, key) for name in levels for key in top_keys(explanation, top, by, name)}
+        for explanation in (first, second)
+    )
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
@@ -151,8 +157,10 @@ def relative_error(explanation: Explanation, reference: Explanation) -> float:
         InputError: the two have other players.
 
     """
-    ids = [(e.feature_ids.tolist(), e.node_ids.tolist(), e.edge_ids.tolist())
-           for e in (explanation, reference)]  # fmt: skip
+    ids = [
+        (e.feature_ids.tolist(), e.node_ids.tolist(), e.edge_ids.tolist())
+        for e in (explanation, reference)
+    ]
     if ids[0] != ids[1]:
         raise InputError(
             f"an error needs the same players on both sides, got {explanation.title} with "

@@ -152,14 +152,28 @@ class Certificate:
 
 _STATUSES = ("exact", "exact if shortcuts hold", "estimated")
 _COLUMNS = (
-    "game", "values", "players", "model calls", "coalitions", "R²", "held-out R²", "mask",
-)  # fmt: skip
+    "game",
+    "values",
+    "players",
+    "model calls",
+    "coalitions",
+    "R²",
+    "held-out R²",
+    "mask",
+)
 
 
 def _cells(game: GameReport) -> tuple[str, ...]:
     shares = ("–" if r2 is None else f"{r2:.4f}" for r2 in (game.r2, game.held_out_r2))
-    return (game.name, game.status, f"{game.players:,}", f"{game.calls:,}", f"{game.coalitions:,}",
-            *shares, game.mask)  # fmt: skip
+    return (
+        game.name,
+        game.status,
+        f"{game.players:,}",
+        f"{game.calls:,}",
+        f"{game.coalitions:,}",
+        *shares,
+        game.mask,
+    )
 
 
 def _text_table(games: tuple[GameReport, ...]) -> list[str]:
@@ -167,9 +181,11 @@ def _text_table(games: tuple[GameReport, ...]) -> list[str]:
     rows = [_COLUMNS, *map(_cells, games)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join([
-            row[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-        ])
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
         for row in rows
-    ]  # fmt: skip
+    ]

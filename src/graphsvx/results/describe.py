@@ -109,9 +109,11 @@ def _in_sets(explanation: ExplanationRecord) -> list[str]:
             says = explanation.class_name(answer.predicted)
             sentences.append(f"Without {names} the model would say {says}.")
         else:
-            share = _percent(answer.score) if explanation.scale == "probability" else (
-                f"a score of {decimal(answer.score)}"
-            )  # fmt: skip
+            share = (
+                _percent(answer.score)
+                if explanation.scale == "probability"
+                else (f"a score of {decimal(answer.score)}")
+            )
             sentences.append(f"{names} alone would be enough: {share}.")
     return [_capital(sentence) for sentence in sentences]
 

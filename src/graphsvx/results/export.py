@@ -464,8 +464,9 @@ def to_shapiq_game(explanation: ExplanationRecord) -> Any:
     players = question.players(explanation)
     names = explanation.player_names[-players:] if players else []
     empty = question.scores(np.zeros((1, players), dtype=bool), explanation.target)[0]
-    return GraphGame(n_players=players, normalize=True, normalization_value=float(empty),
-                     player_names=names)  # fmt: skip
+    return GraphGame(
+        n_players=players, normalize=True, normalization_value=float(empty), player_names=names
+    )
 
 
 def from_shapiq(explanation: E, values: Any) -> E:

@@ -33,8 +33,11 @@ def _with_sizes(explanation: Any) -> Any:
     """A copy for drawings: what masks keep has its credit's size as a share of the largest."""
     picture = copy.copy(explanation)
     for side, stores in (("node", picture.node_stores), ("edge", picture.edge_stores)):
-        credited = [store for store in stores if f"{side}_credit" in store
-                    and store.get(f"{side}_mask") is not None]  # fmt: skip
+        credited = [
+            store
+            for store in stores
+            if f"{side}_credit" in store and store.get(f"{side}_mask") is not None
+        ]
         sizes = [store[f"{side}_credit"].abs() for store in credited]
         largest = max((float(size.max()) for size in sizes if size.numel()), default=0.0) or 1.0
         for store, size in zip(credited, sizes, strict=True):

@@ -85,9 +85,11 @@ def listed(explanation: ExplanationRecord, players: Players = "all") -> list[Ent
 
 def cell_name(explanation: ExplanationRecord, cell: RankedCell) -> str:
     """A cell in words: "age of node 5", "presence of node 5"."""
-    feature = str(cell.feature) if explanation.cells is None else (
-        explanation.cells.feature_name(cell.feature)
-    )  # fmt: skip
+    feature = (
+        str(cell.feature)
+        if explanation.cells is None
+        else (explanation.cells.feature_name(cell.feature))
+    )
     return f"{feature} of {explanation.node_label(cell.node)}"
 
 

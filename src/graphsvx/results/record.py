@@ -137,9 +137,7 @@ class ExplanationRecord:
     @property
     def credit_by_kind(self) -> dict[PlayerKind, Credit]:
         """Credit of all players: features, then nodes, then edges."""
-        return {
-            "feature": self.feature_credit, "node": self.node_credit, "edge": self.edge_credit
-        }  # fmt: skip
+        return {"feature": self.feature_credit, "node": self.node_credit, "edge": self.edge_credit}
 
     @property
     def base(self) -> float:
@@ -389,9 +387,12 @@ class ExplanationRecord:
         """
         errors = None if self.region_errors is None else self.region_errors.by_branch
         listed = regions(
-            self.node_credit, self.row, branch_of(self.field, self.node_ids), errors,
+            self.node_credit,
+            self.row,
+            branch_of(self.field, self.node_ids),
+            errors,
             lambda node: "several ways" if node == SEVERAL else f"through {node}",
-        )  # fmt: skip
+        )
         return sorted(listed, key=lambda region: -abs(region.value))
 
     # --- other outputs ---------------------------------------------------------------

@@ -132,10 +132,15 @@ class Summary:
 
     def _repr_html_(self) -> str:
         rows = [
-            (line.name, f"{line.mean_absolute:.4f}", f"{line.mean:+.4f}",
-             f"{line.low:+.4f} to {line.high:+.4f}", line.count)
+            (
+                line.name,
+                f"{line.mean_absolute:.4f}",
+                f"{line.mean:+.4f}",
+                f"{line.low:+.4f} to {line.high:+.4f}",
+                line.count,
+            )
             for line in self.top(20)
-        ]  # fmt: skip
+        ]
         hidden = len(self.keys) - len(rows)
         caption = f"{self.explanations} explanations" + (
             f", {hidden} more players" if hidden else ""

@@ -119,13 +119,15 @@ _INTERACTIONS: dict[str, tuple[pa.DataType, Callable[[Explanation, Interactions]
     "interaction_errors": (_NUMBERS, lambda e, record: _plain(record.errors[e.row])),
 }
 
-SCHEMA = pa.schema({
-    "query": pa.int64(),
-    "error": pa.string(),
-    **{name: kind for name, (kind, _) in (*_COMPUTED.items(), *_INTERACTIONS.items())},
-    **{name: kind for leaf in _LEAVES for name, kind in leaf.columns().items()},
-    "record": pa.string(),
-})  # fmt: skip
+SCHEMA = pa.schema(
+    {
+        "query": pa.int64(),
+        "error": pa.string(),
+        **{name: kind for name, (kind, _) in (*_COMPUTED.items(), *_INTERACTIONS.items())},
+        **{name: kind for leaf in _LEAVES for name, kind in leaf.columns().items()},
+        "record": pa.string(),
+    }
+)
 """Columns `all_*` hold every explained output, row by row, where there are several (else null);
 `field_*` is the receptive field of the explained prediction; `interaction_*` are the target's
 interactions, one entry for each set of players; `record` is the rest as JSON, with the version of

@@ -296,9 +296,12 @@ class Ray(Checked):
         try:
             ray.init(
                 # "local": never a cluster that an environment variable happens to name.
-                address=self.address or "local", include_dashboard=None if self.address else False,
-                log_to_driver=False, logging_level=logging.ERROR, **local_options,
-            )  # fmt: skip
+                address=self.address or "local",
+                include_dashboard=None if self.address else False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **local_options,
+            )
         except (ConnectionError, ray.exceptions.RayError, ValueError, RuntimeError) as error:
             raise DataError(
                 f"no Ray cluster at {self.address!r}: {error}; start one with: ray start --head"
@@ -359,10 +362,12 @@ def _packed(job: Job) -> _Packed:
 def _shareable(tensor: Tensor) -> bool:
     """Whether an array of the same memory holds all that the tensor is."""
     return (
-        tensor.layout == torch.strided and tensor.device.type == "cpu" and tensor.is_contiguous()
+        tensor.layout == torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.is_contiguous()
         and not (tensor.requires_grad or tensor.is_nested or tensor.is_quantized)
         and not (tensor.is_conj() or tensor.is_neg() or tensor.dtype not in _NUMPY_TYPES)
-    )  # fmt: skip
+    )
 
 
 def _has_tables(data: Any) -> bool:

@@ -76,9 +76,12 @@ class TorchState:
             torch.get_default_dtype(),
             torch.get_float32_matmul_precision(),
             torch.are_deterministic_algorithms_enabled(),
-            tuple((device, torch.get_autocast_dtype(device)) for device in _DEVICES
-                  if torch.is_autocast_enabled(device)),
-        )  # fmt: skip
+            tuple(
+                (device, torch.get_autocast_dtype(device))
+                for device in _DEVICES
+                if torch.is_autocast_enabled(device)
+            ),
+        )
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -392,10 +395,12 @@ class Contents:
                 continue
             self._classes.add(base)
             members = {
-                name: value for name, value in sorted(vars(base).items())
-                if name not in _OF_CLASSES and not isinstance(value, _DESCRIPTORS)
+                name: value
+                for name, value in sorted(vars(base).items())
+                if name not in _OF_CLASSES
+                and not isinstance(value, _DESCRIPTORS)
                 and not _is_generated(name, value)
-            }  # fmt: skip
+            }
             functions = {name: f for name, value in members.items() if (f := _code(value))}
             if _installed(base.__module__):
                 texts = [_digest(f) for f in functions.values()]
@@ -443,9 +448,14 @@ class Contents:
         self._scope(function.__module__, variables, named, depth, library)
 
     def _scope(
-        self, path: str, scope: Mapping[str, Any], named: Iterable[str], depth: int,
-        library: bool, levels: int = 3,
-    ) -> None:  # fmt: skip
+        self,
+        path: str,
+        scope: Mapping[str, Any],
+        named: Iterable[str],
+        depth: int,
+        library: bool,
+        levels: int = 3,
+    ) -> None:
         """Collect variables of a module, and `named` attributes of modules among them.
 
         Of a module of a library only functions of users are collected, which were put there.

@@ -69,8 +69,10 @@ def _members(model: Callable[..., Any], data: Any, **selectors: Any) -> tuple[tu
     if not isinstance(listed, (list, tuple)) or not listed:
         raise InputError(f"{argument} must be a list of lists of nodes, got {shown(listed)}")
     if not graph.types.flat:
-        listed = [[node_number(graph.types, node, f"each of {argument}") for node in nodes]
-                  for nodes in listed]  # fmt: skip
+        listed = [
+            [node_number(graph.types, node, f"each of {argument}") for node in nodes]
+            for nodes in listed
+        ]
     elif graph.has_types:
         names = find_names(data)
         listed = [names.node_group(nodes) for nodes in listed]

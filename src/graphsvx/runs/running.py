@@ -204,16 +204,23 @@ def _display(
 ) -> Iterator[_Meter]:
     shown = sys.stderr.isatty() if progress is None else progress
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}/s"), TimeElapsedColumn(), TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}/s"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[failed]} failed"),
-    )  # fmt: skip
+    )
     with progress_bar(*columns, shown=shown) as bar:
         done = int(run_progress.done.sum())
         task = bar.add_task(
-            "explaining", total=len(run_progress.queries), completed=done, rate="-",
+            "explaining",
+            total=len(run_progress.queries),
+            completed=done,
+            rate="-",
             failed=int((run_progress.failed & run_progress.done).sum()),
-        )  # fmt: skip
+        )
         meter = _Meter(run_progress, bar, task, command)
         for damaged in run_progress.damaged:
             meter.say(f"{damaged}; its queries are answered anew")

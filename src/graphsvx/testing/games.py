@@ -92,12 +92,19 @@ def _check_fit(
     require(unchanged, estimator, f"its arguments are left as they were {case}")
     require(isinstance(fit, Fit), estimator, f"returns a graphsvx.estimators.Fit {case}")
     outputs, players = len(empty), masks.rows.shape[1]
-    for name, shape in (("values", (outputs, players)), ("errors", (outputs, players)),
-                        ("base", (outputs,)), ("r2", (outputs,))):  # fmt: skip
+    for name, shape in (
+        ("values", (outputs, players)),
+        ("errors", (outputs, players)),
+        ("base", (outputs,)),
+        ("r2", (outputs,)),
+    ):
         part = getattr(fit, name)
         right = isinstance(part, Tensor) and tuple(part.shape) == shape
-        require(right and part.dtype == torch.float64, estimator,
-                f"{name} is a float64 tensor {list(shape)} {case}")  # fmt: skip
+        require(
+            right and part.dtype == torch.float64,
+            estimator,
+            f"{name} is a float64 tensor {list(shape)} {case}",
+        )
     finite = all(bool(part.isfinite().all()) for part in (fit.values, fit.base, fit.r2))
     require(finite, estimator, f"values, base and r2 are finite {case}")
     errors = fit.errors
@@ -105,8 +112,11 @@ def _check_fit(
     require(stated, estimator, f"errors are finite and not negative, or NaN if not known {case}")
     scale = float(values.abs().max()) if values.numel() else 1.0
     gap = (fit.base + fit.values.sum(1) - full).abs().max()
-    require(gap <= 1e-6 * (1 + scale), estimator,
-            f"efficiency: base and values add up to the full value {case}")  # fmt: skip
+    require(
+        gap <= 1e-6 * (1 + scale),
+        estimator,
+        f"efficiency: base and values add up to the full value {case}",
+    )
     again = estimator(masks, values, empty, full)
     same = torch.equal(fit.values, again.values) and torch.equal(fit.base, again.base)
     require(same, estimator, f"the same input gives the same bits {case}")

@@ -46,10 +46,16 @@ def check_generator(generator: Generator, *, seeds: Iterable[int] = range(4)) ->
         AssertionError: a law does not hold; the message says which.
 
     """
-    require(callable(getattr(generator, "prepare", None)), generator,
-            "has a method prepare(setup, rng) that returns the generator to use")  # fmt: skip
-    traits = (("blocks_paths", (True, False)), ("edge_players", (True, False)),
-              ("feature_rows", ("own", "by_mask", "any")))  # fmt: skip
+    require(
+        callable(getattr(generator, "prepare", None)),
+        generator,
+        "has a method prepare(setup, rng) that returns the generator to use",
+    )
+    traits = (
+        ("blocks_paths", (True, False)),
+        ("edge_players", (True, False)),
+        ("feature_rows", ("own", "by_mask", "any")),
+    )
     for name, allowed in traits:
         trait = getattr(generator, name, allowed[-1])
         require(trait in allowed, generator, f"{name} is one of {allowed}, got {trait!r}")
@@ -98,8 +104,11 @@ def _check_graph(generator: Generator, query: Query, seed: int) -> None:
     for row in (0, len(second) // 2, len(second) - 1):
         alone = ready(setup, first[row : row + 1], second[row : row + 1])
         same = np.array_equal(alone.active_edges(field)[0], edges[row])
-        require(same and torch.equal(_features(alone)[0], features[row]), generator,
-                "a perturbed graph does not depend on the other coalitions of a batch")  # fmt: skip
+        require(
+            same and torch.equal(_features(alone)[0], features[row]),
+            generator,
+            "a perturbed graph does not depend on the other coalitions of a batch",
+        )
     if edge_players:
         _check_traits(generator, setup, second, first, batch)
         return
@@ -157,18 +166,25 @@ def _check_traits(
         for node in range(field.size):
             content, original = features[k, node], setup.feature_table[node]
             if trait == "own" and node >= setup.num_feature_nodes:
-                require(torch.equal(content, original), generator,
-                        'feature_rows = "own": nodes that are not explained keep '
-                        "their features")  # fmt: skip
+                require(
+                    torch.equal(content, original),
+                    generator,
+                    'feature_rows = "own": nodes that are not explained keep their features',
+                )
             elif trait == "by_mask" and rows[k, node] < field.size:
-                require(rows[k, node] == node, generator,
-                        'feature_rows = "by_mask": a row that is not replaced is '
-                        "the node's own")  # fmt: skip
+                require(
+                    rows[k, node] == node,
+                    generator,
+                    'feature_rows = "by_mask": a row that is not replaced is the node\'s own',
+                )
             else:
                 before = seen.setdefault((node, first[k].tobytes()), content)
-                require(torch.equal(before, content), generator,
-                        f'feature_rows = "{trait}": a replaced row depends on its node and '
-                        "the mask of features alone")  # fmt: skip
+                require(
+                    torch.equal(before, content),
+                    generator,
+                    f'feature_rows = "{trait}": a replaced row depends on its node and '
+                    "the mask of features alone",
+                )
     if not getattr(generator, "blocks_paths", False):
         return
     by_set: dict[tuple[bytes, bytes], tuple[Bools, Tensor]] = {}
@@ -179,9 +195,12 @@ def _check_traits(
         key = (connected.tobytes(), first[k].tobytes())
         edges_before, inner_before = by_set.setdefault(key, (into, inner))
         same = np.array_equal(edges_before, into) and torch.equal(inner_before, inner)
-        require(same, generator,
-                "blocks_paths = True: what the explained node sees depends only on the nodes "
-                "that reach it through switched-on nodes")  # fmt: skip
+        require(
+            same,
+            generator,
+            "blocks_paths = True: what the explained node sees depends only on the nodes "
+            "that reach it through switched-on nodes",
+        )
 
 
 def _connected(field: Field, on: Bools) -> Bools:

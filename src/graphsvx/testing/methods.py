@@ -48,8 +48,11 @@ def check_method(method: Method, *, seed: int = 0) -> None:
                 continue
         answered += 1
         case = f"(question about a {kind})"
-        require(_snapshot(model) == before, method,
-                f"the model is left as it was: weights, gradients, modes {case}")  # fmt: skip
+        require(
+            _snapshot(model) == before,
+            method,
+            f"the model is left as it was: weights, gradients, modes {case}",
+        )
         same = torch.equal(data.x, x) and torch.equal(data.edge_index, edge_index)
         require(same, method, f"the graph is left as it was {case}")
         _check_record(method, explanation, kind, question, model, data)
@@ -59,8 +62,11 @@ def check_method(method: Method, *, seed: int = 0) -> None:
         )
         record = explanation.to_dict()
         back = Explanation.from_dict(json.loads(json.dumps(record)))
-        require(repr(back.to_dict()) == repr(record), method,
-                f"the record survives JSON without a change {case}")  # fmt: skip
+        require(
+            repr(back.to_dict()) == repr(record),
+            method,
+            f"the record survives JSON without a change {case}",
+        )
     require(answered, method, "answers a question about a node, nodes or a graph")
 
 
@@ -80,20 +86,26 @@ def _snapshot(model: torch.nn.Module) -> list[Any]:
             sorted(set(vars(module)) - {"propagate"}),
             getattr(module, "explain", None),
             module.training,
-            [(name, bits(p), p.requires_grad, bits(p.grad))
-             for name, p in module.named_parameters(recurse=False)],
+            [
+                (name, bits(p), p.requires_grad, bits(p.grad))
+                for name, p in module.named_parameters(recurse=False)
+            ],
             [(name, bits(b)) for name, b in module.named_buffers(recurse=False)],
             bits(getattr(module, "_edge_mask", None)),
             len(module._forward_hooks) + len(module._forward_pre_hooks),
         ]
         for module in model.modules()
-    ]  # fmt: skip
+    ]
 
 
 def _check_record(
-    method: Method, explanation: Explanation, kind: str, question: dict[str, Any],
-    model: torch.nn.Module, data: Data,
-) -> None:  # fmt: skip
+    method: Method,
+    explanation: Explanation,
+    kind: str,
+    question: dict[str, Any],
+    model: torch.nn.Module,
+    data: Data,
+) -> None:
     case = f"(question about a {kind})"
     require(explanation.kind in (kind, "model"), method, f"the record says what was asked {case}")
     if explanation.kind == "model":
@@ -106,8 +118,11 @@ def _check_record(
         else:
             scores = model(data.x, data.edge_index)[centres]
     prediction = float(scores.softmax(-1).mean(0)[explanation.target])
-    require(abs(explanation.prediction - prediction) < 1e-5, method,
-            f"prediction is the model's own {case}")  # fmt: skip
+    require(
+        abs(explanation.prediction - prediction) < 1e-5,
+        method,
+        f"prediction is the model's own {case}",
+    )
     features, nodes, edges = explanation.feature_ids, explanation.node_ids, explanation.edge_ids
     for name, ids, values in (
         ("features", features, explanation.feature_values),
@@ -126,8 +141,11 @@ def _check_record(
     require(players <= reach, method, f"credit goes to nodes that can reach the explained {case}")
     require(not players & set(centres), method, f"explained nodes get no credit {case}")
     graph_edges = set(map(tuple, data.edge_index.t().tolist()))
-    require(set(map(tuple, edges.t().tolist())) <= graph_edges, method,
-            f"credit goes to edges of the graph {case}")  # fmt: skip
+    require(
+        set(map(tuple, edges.t().tolist())) <= graph_edges,
+        method,
+        f"credit goes to edges of the graph {case}",
+    )
 
 
 def _ancestors(data: Data, centres: list[int]) -> set[int]:

@@ -69,11 +69,14 @@ def cut(data: Any, nodes: Collection[Any] = (), edges: Collection[Any] = ()) -> 
         count = data.num_nodes
     for before, after in zip(data.edge_stores, changed.edge_stores, strict=True):
         for name in [name for name in before if name.endswith("edge_index")]:
-            remaining = torch.tensor([
-                not {*ends} & nodes
-                and (name != "edge_index" or _edge(before, position) not in edges)
-                for position, ends in enumerate(_ends(before, name))
-            ], dtype=torch.bool)  # fmt: skip
+            remaining = torch.tensor(
+                [
+                    not {*ends} & nodes
+                    and (name != "edge_index" or _edge(before, position) not in edges)
+                    for position, ends in enumerate(_ends(before, name))
+                ],
+                dtype=torch.bool,
+            )
             after[name] = before[name][:, remaining]
             for other, value in before.items():
                 if _goes_with(other, value, name, len(remaining), count):
@@ -112,9 +115,13 @@ def distances(ends: Collection[tuple[Any, Any]], centres: Iterable[Any]) -> dict
 
 
 def indirect_effect(
-    data: Any, on: Iterable[int], off: Collection[int], centres: Collection[int],
-    paths: Mapping[int, Sequence[int]], passing: Tensor,
-) -> Any:  # fmt: skip
+    data: Any,
+    on: Iterable[int],
+    off: Collection[int],
+    centres: Collection[int],
+    paths: Mapping[int, Sequence[int]],
+    passing: Tensor,
+) -> Any:
     """Algorithm 2: nodes that are on but cut off from the explained ones get a path back.
 
     `paths` has one shortest path (w, ..., v), drawn once, of each node w around v. Its inner nodes
@@ -271,9 +278,13 @@ class Credit:
 
 
 def algorithm_1(
-    score: Callable[[Any], Any], data: Any, centre: Any, nodes: Collection[Any],
-    features: Collection[int], reference: Any = None,
-) -> Credit:  # fmt: skip
+    score: Callable[[Any], Any],
+    data: Any,
+    centre: Any,
+    nodes: Collection[Any],
+    features: Collection[int],
+    reference: Any = None,
+) -> Credit:
     """GraphSVX of one or several nodes: features play while they are isolated, then nodes play.
 
     These are two games (relative efficiency) that meet at "all features, no nodes".
@@ -296,9 +307,11 @@ def algorithm_1(
         return score(cut(data, {*nodes} - on))
 
     return Credit(
-        of_features(frozenset()), shapley_values(features, of_features),
-        shapley_values(nodes, of_nodes), score(data),
-    )  # fmt: skip
+        of_features(frozenset()),
+        shapley_values(features, of_features),
+        shapley_values(nodes, of_nodes),
+        score(data),
+    )
 
 
 def credit_of(

@@ -32,7 +32,7 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
-)  # fmt: skip
+)
 
 import numpy as np
 import torch
@@ -67,8 +67,9 @@ class Range:
         return bool(self.least <= value <= self.most)
 
     def __str__(self) -> str:
-        low, high = (f"{end:,}" if isinstance(end, int) else f"{end:g}"
-                     for end in (self.least, self.most))  # fmt: skip
+        low, high = (
+            f"{end:,}" if isinstance(end, int) else f"{end:g}" for end in (self.least, self.most)
+        )
         if self.most == math.inf:
             return f"above {low}" if self.inside else f"of at least {low}"
         if self.inside:
@@ -340,10 +341,13 @@ def _record(value: Any, kind: Any, marks: tuple[Any, ...] = ()) -> Any:
     for field in declared:
         if field.required and field.name not in value:
             raise ValueError(f"{kind.__name__} needs {field.name}")
-    return kind(**{
-        field.name: from_json(field.hint, value[field.name], field.name)
-        for field in declared if field.name in value
-    })  # fmt: skip
+    return kind(
+        **{
+            field.name: from_json(field.hint, value[field.name], field.name)
+            for field in declared
+            if field.name in value
+        }
+    )
 
 
 def _one_of(value: Any, hints: tuple[Any, ...], stored: bool) -> Any:
@@ -439,17 +443,27 @@ def _str(value: Any) -> str:
 
 _LARGEST = 2**62  # what tensors and Arrow columns hold as int64
 _PLAIN: dict[Any, Callable[[Any], Any]] = {
-    bool: _bool, int: _int, float: _float, str: _str, NoneType: _none, None: _none,
+    bool: _bool,
+    int: _int,
+    float: _float,
+    str: _str,
+    NoneType: _none,
+    None: _none,
     Any: lambda value: value,
-}  # fmt: skip
+}
 
 
 # --- describing annotations in error messages ----------------------------------------------
 
 _WORDS: dict[Any, str] = {
-    bool: "True or False", int: "an integer", float: "a number", str: "text",
-    NoneType: "None", None: "None", dict: "a dictionary",
-}  # fmt: skip
+    bool: "True or False",
+    int: "an integer",
+    float: "a number",
+    str: "text",
+    NoneType: "None",
+    None: "None",
+    dict: "a dictionary",
+}
 
 
 def expected(hint: Any) -> str:
@@ -557,8 +571,12 @@ def from_json(hint: Any, value: Any, name: str) -> Any:
 
 
 _JSON_TYPES: dict[Any, Any] = {
-    str: "string", int: "integer", bool: "boolean", NoneType: "null", float: ["number", "null"],
-}  # fmt: skip
+    str: "string",
+    int: "integer",
+    bool: "boolean",
+    NoneType: "null",
+    float: ["number", "null"],
+}
 
 
 def schema_of(hint: Any) -> dict[str, Any]:  # noqa: PLR0911  (a return for each kind of type)

@@ -134,9 +134,12 @@ def _stop_pipe() -> tuple[Connection, Connection]:
 
 
 def _started(
-    method: str, sent: Any, stop: Connection, stop_sender: Connection,
+    method: str,
+    sent: Any,
+    stop: Connection,
+    stop_sender: Connection,
     running: dict[Connection, BaseProcess],
-) -> Connection | None:  # fmt: skip
+) -> Connection | None:
     """A new worker among those that are running; None: they are all that the system has."""
     try:
         worker, process = _start(method, sent, stop, [stop_sender, *running])

@@ -179,8 +179,10 @@ def _generated_graph(explanation: Explanation) -> Table:
     for source, target in field.edge_index.t().tolist():
         neighbours[source].append(str(target))
     score = decimal(explanation.prediction, 4)
-    lines = (f"the model gives this graph {score} ({scale_of(explanation)})",
-             explanation.certificate.line())  # fmt: skip
+    lines = (
+        f"the model gives this graph {score} ({scale_of(explanation)})",
+        explanation.certificate.line(),
+    )
     out = _frame(explanation, "\n".join(lines))
     kinds = None if field.classes is None else field.classes.tolist()
     out.add_column("node", justify="right")

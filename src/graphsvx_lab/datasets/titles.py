@@ -7,15 +7,24 @@ from functools import cache
 from graphsvx_lab.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 
 TRUTH_TITLES = {
-    "ba-shapes": "BA-Shapes", "ba-community": "BA-Community", "tree-cycles": "Tree-Cycles",
-    "tree-grid": "Tree-Grid", "ba-2motifs": "BA-2motifs", "mutag": "MUTAG",
-}  # fmt: skip
+    "ba-shapes": "BA-Shapes",
+    "ba-community": "BA-Community",
+    "tree-cycles": "Tree-Cycles",
+    "tree-grid": "Tree-Grid",
+    "ba-2motifs": "BA-2motifs",
+    "mutag": "MUTAG",
+}
 """Data sets with a known explanation, in the paper's order."""
 TRUTH_SETS = tuple(TRUTH_TITLES)
 NODE_SETS, GRAPH_SETS = TRUTH_SETS[:4], TRUTH_SETS[4:]
 NODE_TITLES = tuple(TRUTH_TITLES[name] for name in NODE_SETS)
-_TITLES = {**TRUTH_TITLES, "cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed",
-           "amazon-photo": "Amazon-Photo"}  # fmt: skip
+_TITLES = {
+    **TRUTH_TITLES,
+    "cora": "Cora",
+    "citeseer": "CiteSeer",
+    "pubmed": "PubMed",
+    "amazon-photo": "Amazon-Photo",
+}
 
 
 @cache

@@ -146,9 +146,15 @@ def paired_tests(differences: Mapping[str, Sequence[Sequence[float]]]) -> dict[s
     nonzero = {name: [d for d in values if d != 0] for name, values in pooled.items() if values}
     p_values = [float(stats.wilcoxon(d).pvalue) if d else 1.0 for d in nonzero.values()]
     corrected = dict(zip(nonzero, holm(p_values).tolist(), strict=True))
-    return {name: PairedTest(float(np.mean(values or [nan])), corrected.get(name, 1.0),
-                             len(values), len(differences[name]))
-            for name, values in pooled.items()}  # fmt: skip
+    return {
+        name: PairedTest(
+            float(np.mean(values or [nan])),
+            corrected.get(name, 1.0),
+            len(values),
+            len(differences[name]),
+        )
+        for name, values in pooled.items()
+    }
 
 
 def share_significant(samples: Sequence[Sequence[float]]) -> float:

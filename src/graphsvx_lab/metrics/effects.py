@@ -71,12 +71,15 @@ def use_of_nodes(
         return fmean(values) if values else nan
 
     return {
-        "score": full, "score alone": score(everything), "fall without it": full - score(nodes),
-        "fall without a node": mean(falls), "fall without another node": mean(other_falls),
+        "score": full,
+        "score alone": score(everything),
+        "fall without it": full - score(nodes),
+        "fall without a node": mean(falls),
+        "fall without another node": mean(other_falls),
         "unused": mean([abs(fall) < MATTERS for fall in falls]),
         "against": mean([fall <= -MATTERS for fall in falls]),
         "others used": mean([abs(fall) >= MATTERS for fall in other_falls]),
-    }  # fmt: skip
+    }
 
 
 def leave_one_out(explanation: Explanation, model: Callable[..., Any], data: Any) -> Tensor:
@@ -87,8 +90,10 @@ def leave_one_out(explanation: Explanation, model: Callable[..., Any], data: Any
     query = question(explanation, model, data, "raw")
     game = GraphSVX(players="nodes").plan(query, 0).games(choose_evaluator(query, None, 0))[1][-1]
     everyone = np.ones(game.players, dtype=bool)
-    full, less = (game.values(game.states(coalitions))
-                  for coalitions in (everyone[None], one_less(everyone)[0]))  # fmt: skip
+    full, less = (
+        game.values(game.states(coalitions))
+        for coalitions in (everyone[None], one_less(everyone)[0])
+    )
     return (full - less).detach()[:, explanation.target]
 
 
@@ -105,8 +110,10 @@ def largest_changes(trained: Trained, number: int, target: int) -> Tensor:
 
     def change(node: int) -> Tensor:
         is_node = torch.arange(nodes) == node
-        scores = [_scores_of_parts(trained, number, target, present)
-                  for present in (sets | is_node, sets & ~is_node)]  # fmt: skip
+        scores = [
+            _scores_of_parts(trained, number, target, present)
+            for present in (sets | is_node, sets & ~is_node)
+        ]
         return (scores[0] - scores[1]).abs().max()
 
     return torch.stack([change(node) for node in range(nodes)])

@@ -97,8 +97,11 @@ class Measurements:
     def keys(self, **selection: Where) -> list[Row]:
         """Series with these entries: dataset, model, method, measure, or data (the title)."""
         entries = {k: {v} if isinstance(v, str) else set(v) for k, v in selection.items()}
-        return [key for key in self.series
-                if all(key.entry(name) in values for name, values in entries.items())]  # fmt: skip
+        return [
+            key
+            for key in self.series
+            if all(key.entry(name) in values for name, values in entries.items())
+        ]
 
     def names(self, column: str, prefix: str = "", **selection: Any) -> list[str]:
         """Different entries of a column of the series that `estimate` would select, in order."""
@@ -107,9 +110,13 @@ class Measurements:
         return [entry for entry in entries if entry.startswith(prefix)]
 
     def estimate(
-        self, measure: Where, *, over: str = "", statistic: Statistic | None = None,
+        self,
+        measure: Where,
+        *,
+        over: str = "",
+        statistic: Statistic | None = None,
         **selection: Where,
-    ) -> Estimate:  # fmt: skip
+    ) -> Estimate:
         """A measure over seeds: summed up over the questions of a series, then over series.
 
         over: the measure that this one is a share of; sums over questions are divided.
@@ -127,17 +134,27 @@ class Measurements:
 
     def by(self, column: str, measure: Where, **selection: Any) -> dict[str, Estimate]:
         """`estimate` for each entry of a column that has the measure: of "data", each data set."""
-        return {entry: self.estimate(measure, **{**selection, column: entry})
-                for entry in self.names(column, measure=measure, **selection)}  # fmt: skip
+        return {
+            entry: self.estimate(measure, **{**selection, column: entry})
+            for entry in self.names(column, measure=measure, **selection)
+        }
 
     def paired(
-        self, first: tuple[str, str], second: tuple[str, str], *,
-        combine: Callable[[float, float], float] = sub, statistic: Statistic = np.mean,
+        self,
+        first: tuple[str, str],
+        second: tuple[str, str],
+        *,
+        combine: Callable[[float, float], float] = sub,
+        statistic: Statistic = np.mean,
         **selection: Where,
-    ) -> Estimate:  # fmt: skip
+    ) -> Estimate:
         """Two (method, measure), combined question by question: their difference, usually."""
-        return over_seeds([(seed, float(statistic([combine(*pair) for pair in pairs])))
-                            for seed, pairs in self.pairs(first, second, **selection)])  # fmt: skip
+        return over_seeds(
+            [
+                (seed, float(statistic([combine(*pair) for pair in pairs])))
+                for seed, pairs in self.pairs(first, second, **selection)
+            ]
+        )
 
     def pairs(
         self, first: tuple[str, str], second: tuple[str, str], **selection: Where
@@ -158,18 +175,25 @@ class Measurements:
 
         sign: -1 where less is better; differences then say by how much ours is less.
         """
-        return paired_tests({
-            other: [[sign * (a - b) for a, b in pairs]
-                    for _, pairs in self.pairs((ours, measure), (other, measure), **selection)]
-            for other in others})  # fmt: skip
+        return paired_tests(
+            {
+                other: [
+                    [sign * (a - b) for a, b in pairs]
+                    for _, pairs in self.pairs((ours, measure), (other, measure), **selection)
+                ]
+                for other in others
+            }
+        )
 
     def tests_by(
         self, column: str, measure: str, ours: str, others: Iterable[str], **selection: Where
     ) -> dict[str, dict[str, PairedTest]]:
         """`tests` for each entry of a column that has the measure: of "data", for each data set."""
         entries, others = self.names(column, "", measure=measure, **selection), list(others)
-        return {entry: self.tests(measure, ours, others, 1, **{**selection, column: entry})
-                for entry in entries}  # fmt: skip
+        return {
+            entry: self.tests(measure, ours, others, 1, **{**selection, column: entry})
+            for entry in entries
+        }
 
     def write(self, path: Path) -> Path:
         """Write the table as Parquet, facts in its metadata; a DataError if that is impossible."""

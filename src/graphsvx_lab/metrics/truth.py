@@ -303,9 +303,11 @@ def classified_right(trained: Trained) -> list[int]:
     data = trained.dataset
     if data.task == "node":
         return scored_nodes(
-            "strict", candidates=data.node_truth.nodes(), predicted=predicted_classes(trained),
+            "strict",
+            candidates=data.node_truth.nodes(),
+            predicted=predicted_classes(trained),
             labels=data.labels,
-        )  # fmt: skip
+        )
     return graphs_right(trained, data.graph_truth.graphs())
 
 

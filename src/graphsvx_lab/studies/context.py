@@ -62,9 +62,14 @@ class StudyContext:
         return replace(settings, epochs=epochs)
 
     def explanations(
-        self, trained: Trained, method: Method, queries: Iterable[int], *, seed: int = 0,
+        self,
+        trained: Trained,
+        method: Method,
+        queries: Iterable[int],
+        *,
+        seed: int = 0,
         **options: Any,
-    ) -> dict[int, Explanation]:  # fmt: skip
+    ) -> dict[int, Explanation]:
         """Explain nodes (or graphs, by position), as a run that is kept; by query, ascending.
 
         The folder is named after everything that decides the result: studies share what they
@@ -77,13 +82,19 @@ class StudyContext:
         is_graph = dataset.task == "graph"
         # Only the graphs in question: a run reads and names everything that it is given.
         run = runs.start(
-            trained.model, [dataset.graphs[i] for i in ids] if is_graph else dataset.graph,
-            nodes=None if is_graph else ids, graphs=range(len(ids)) if is_graph else None,
+            trained.model,
+            [dataset.graphs[i] for i in ids] if is_graph else dataset.graph,
+            nodes=None if is_graph else ids,
+            graphs=range(len(ids)) if is_graph else None,
             out=self.folder(trained, name, method, ids, seed, options, "these graphs"),
-            method=method, backend=InProcess() if self.workers == 1 else runs.Local(self.workers),
+            method=method,
+            backend=InProcess() if self.workers == 1 else runs.Local(self.workers),
             seed=seed,
-            class_names=dataset.class_names, command=self.command, retry_failed=True, **options,
-        )  # fmt: skip
+            class_names=dataset.class_names,
+            command=self.command,
+            retry_failed=True,
+            **options,
+        )
         for place, reason in run.failures().items():
             query = ids[place] if is_graph else place
             self.failures[f"{trained.card.name}, {name}, {query}"] = reason

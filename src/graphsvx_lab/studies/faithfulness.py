@@ -138,9 +138,12 @@ def accuracy_of_cut(
 
     The same splits as those of `accuracy_without`; the threshold is that of the training part.
     """
-    counts = torch.tensor([
-        int(_cut_off(data.graphs[graph], nodes)[data.graphs[graph].edge_index].any(0).sum())
-        for graph, nodes in tops.items()])  # fmt: skip
+    counts = torch.tensor(
+        [
+            int(_cut_off(data.graphs[graph], nodes)[data.graphs[graph].edge_index].any(0).sum())
+            for graph, nodes in tops.items()
+        ]
+    )
     labels, accuracies = data.labels[list(tops)] == 1, list[float]()
     for split in _splits(len(counts), seed, splits):
         rules = [(limit, above) for limit in (-1, *counts.tolist()) for above in (True, False)]
@@ -220,8 +223,9 @@ def retrained(case: Case) -> Iterator[Value]:
     if len(graphs) < FEW:  # a quick version: too few to be split
         return
     settings = replace(case.trained.card.settings, epochs=AGAIN)
-    accuracy = partial(accuracy_without, case.trained.dataset, settings=settings, seed=case.seed,
-                       splits=SPLITS)  # fmt: skip
+    accuracy = partial(
+        accuracy_without, case.trained.dataset, settings=settings, seed=case.seed, splits=SPLITS
+    )
     for method, by_question in case.explanations.items():
         by = case.settings[method].by
         for share in REMOVED:
@@ -233,12 +237,22 @@ def retrained(case: Case) -> Iterator[Value]:
 
 
 GRID = Grid(
-    SETS, methods, questions, measures=(motifs.fidelity_curves(SHARES), robust),
-    seeds=TEN_SEEDS, quick=("tree-cycles",))  # fmt: skip
+    SETS,
+    methods,
+    questions,
+    measures=(motifs.fidelity_curves(SHARES), robust),
+    seeds=TEN_SEEDS,
+    quick=("tree-cycles",),
+)
 RETRAIN = Grid(
-    ("ba-2motifs", "benzene"), lambda data: {  # fewer samples: all graphs have to be explained
-        name: setting for name, setting in methods(data, 300).items() if name != SLOWEST},
-    graphs_of_all_classes, case_measures=(retrained,), quick=("ba-2motifs",))  # fmt: skip
+    ("ba-2motifs", "benzene"),
+    lambda data: {  # fewer samples: all graphs have to be explained
+        name: setting for name, setting in methods(data, 300).items() if name != SLOWEST
+    },
+    graphs_of_all_classes,
+    case_measures=(retrained,),
+    quick=("ba-2motifs",),
+)
 
 
 def tests_of(results: Measurements, measure: str) -> dict[str, dict[str, PairedTest]]:
@@ -252,11 +266,17 @@ def ahead_of_others(
 ) -> tuple[dict[str, list[Claim]], list[Table]]:
     """By measure: the claims to be ahead on each data set; and tables with all differences."""
     tests = {measure: tests_of(results, measure) for measure in measures}
-    claims = {measure: [Claim.first(f"GraphSVX is ahead of all others by {measure}", "", by_rival,
-                                    title) for title, by_rival in by_title.items()]
-              for measure, by_title in tests.items()}  # fmt: skip
-    return claims, [paired_table(f"GraphSVX minus another, {measure}", by_title)
-                    for measure, by_title in tests.items()]  # fmt: skip
+    claims = {
+        measure: [
+            Claim.first(f"GraphSVX is ahead of all others by {measure}", "", by_rival, title)
+            for title, by_rival in by_title.items()
+        ]
+        for measure, by_title in tests.items()
+    }
+    return claims, [
+        paired_table(f"GraphSVX minus another, {measure}", by_title)
+        for measure, by_title in tests.items()
+    ]
 
 
 def best(results: Measurements, measure: str, title: str, of: Callable[..., str] = max) -> str:
@@ -271,30 +291,40 @@ def reasons(results: Measurements) -> Iterator[str]:
     for measure in (BOTH, SOFT):
         tests = tests_of(results, measure)
         behind = [title for title in tests if best(results, measure, title) != OURS]
-        clearly = [title for title in behind if any(
-            t.difference < 0 and t.p < SIGNIFICANT for t in tests[title].values())]  # fmt: skip
+        clearly = [
+            title
+            for title in behind
+            if any(t.difference < 0 and t.p < SIGNIFICANT for t in tests[title].values())
+        ]
         if behind:
             ahead = f"on {', '.join(clearly)} only" if clearly else "on none of them"
-            yield (f"**{measure.capitalize()}.** GraphSVX is not first on {', '.join(behind)}; "
-                   f"another explainer is significantly ahead of it {ahead}.")  # fmt: skip
+            yield (
+                f"**{measure.capitalize()}.** GraphSVX is not first on {', '.join(behind)}; "
+                f"another explainer is significantly ahead of it {ahead}."
+            )
     rising = [
         title
         for title in behind
         if max(e.mean for e in results.by("method", "robust fidelity+", data=title).values()) < 0
     ]
     if rising:
-        yield (f"On {', '.join(rising)} the score rises when half of the top is cut, whichever "
-               "explainer chose it (robust fidelity+ is below 0): nobody is faithful by this "
-               "measure, and there is nothing to rank by.")  # fmt: skip
+        yield (
+            f"On {', '.join(rising)} the score rises when half of the top is cut, whichever "
+            "explainer chose it (robust fidelity+ is below 0): nobody is faithful by this "
+            "measure, and there is nothing to rank by."
+        )
     for title in results.names("data", measure=f"{TOLD}10%"):
-        ours, chance = (results.estimate(f"{TOLD}10%", method=name, data=title)
-                        for name in (OURS, RANDOM))  # fmt: skip
-        yield (f"**Retraining on {title}.** The number of edges that are cut, and nothing else, "
-               f"tells the class of {ours.mean:.0%} of the graphs if GraphSVX's top 10% go, and of "
-               f"{chance.mean:.0%} if random nodes go. A new model can read the class from the cut "
-               "where the first figure is high: then its accuracy says little about what is left. "
-               f"It is least accurate without the top 10% of "
-               f"{best(results, f'{RETRAINED}10%', title, min)}.")  # fmt: skip
+        ours, chance = (
+            results.estimate(f"{TOLD}10%", method=name, data=title) for name in (OURS, RANDOM)
+        )
+        yield (
+            f"**Retraining on {title}.** The number of edges that are cut, and nothing else, "
+            f"tells the class of {ours.mean:.0%} of the graphs if GraphSVX's top 10% go, and of "
+            f"{chance.mean:.0%} if random nodes go. A new model can read the class from the cut "
+            "where the first figure is high: then its accuracy says little about what is left. "
+            f"It is least accurate without the top 10% of "
+            f"{best(results, f'{RETRAINED}10%', title, min)}."
+        )
 
 
 def page(results: Measurements) -> Page:
@@ -310,20 +340,31 @@ def page(results: Measurements) -> Page:
         claims += [Claim(statement, "", ours, holds=holds), *by_set]
     for measure in (f"{RETRAINED}{share:.0%}" for share in REMOVED):
         claims += [
-            Claim.of(f"Without GraphSVX's top {measure.split()[-1]} a new model is less accurate "
-                     "than without random nodes, by", "",
-                     results.paired((RANDOM, measure), (OURS, measure), data=s), is_positive,
-                     on=s)
-            for s in results.names("data", measure=measure)]  # fmt: skip
+            Claim.of(
+                f"Without GraphSVX's top {measure.split()[-1]} a new model is less accurate "
+                "than without random nodes, by",
+                "",
+                results.paired((RANDOM, measure), (OURS, measure), data=s),
+                is_positive,
+                on=s,
+            )
+            for s in results.names("data", measure=measure)
+        ]
     prefixes = ("fidelity", "robust fidelity", RETRAINED, TOLD)
     others = [name for prefix in prefixes for name in results.names("measure", prefix)]
     tables = pivots(results, [BOTH, SOFT, *others])
     return Page(
-        "Faithfulness: fidelity, robust fidelity, removal and retraining", claims,
-        dots("characterization", "Characterization, plain and robust; more is better.",
-             {BOTH: tables[0], SOFT: tables[1]}),
-        {"Where GraphSVX is not first, and why": tuple(reasons(results)),
-         "Details": (*tables[:2], *paired, *tables[2:])},
+        "Faithfulness: fidelity, robust fidelity, removal and retraining",
+        claims,
+        dots(
+            "characterization",
+            "Characterization, plain and robust; more is better.",
+            {BOTH: tables[0], SOFT: tables[1]},
+        ),
+        {
+            "Where GraphSVX is not first, and why": tuple(reasons(results)),
+            "Details": (*tables[:2], *paired, *tables[2:]),
+        },
         "Does the score fall without the nodes that an explanation ranks first, and stay without "
         "all others?",
         f"{QUESTIONS} questions a seed. Nodes are removed as in Eq. 2, the top "
@@ -333,12 +374,16 @@ def page(results: Measurements) -> Page:
         f"graphs, {AGAIN} epochs, {SPLITS} splits; the less accurate the new model, the better, "
         "but it can also learn from the cut itself. Explainers have their usual settings; where "
         "all nodes have the same features, those that look at features replace them by "
-        "0.")  # fmt: skip
+        "0.",
+    )
 
 
 STUDY = Study(
-    "faithfulness", "fidelity over sparsities, robust fidelity, removal and retraining",
-    (GRID, RETRAIN), page)  # fmt: skip
+    "faithfulness",
+    "fidelity over sparsities, robust fidelity, removal and retraining",
+    (GRID, RETRAIN),
+    page,
+)
 
 
 # --- real graphs, which have no known truth ---------------------------------------------------
@@ -364,37 +409,56 @@ def agreement(answer: Answer) -> dict[str, float]:
 
 REAL_METHODS = {OURS: Setting(GraphSVX(players="nodes")), **USUAL}
 REAL_GRID = Grid(
-    ("cora", "citeseer", "amazon-photo"), lambda _: REAL_METHODS, motifs.test_nodes(NODES),
+    ("cora", "citeseer", "amazon-photo"),
+    lambda _: REAL_METHODS,
+    motifs.test_nodes(NODES),
     measures=(motifs.fidelity_curves(REAL_SHARES), agreement),
-    case_measures=(motifs.model_accuracy,))  # fmt: skip
+    case_measures=(motifs.model_accuracy,),
+)
 
 
 def real_graphs_page(results: Measurements) -> Page:
     """Whether ours is first by characterization and agreement, and the curves."""
     ahead, paired = ahead_of_others(results, (BOTH, AGREES))
     sets, agrees = results.names("data", measure=AGREES), results.by("data", AGREES, method=OURS)
-    tables = pivots(results, {
-        **{name: {} for name in (BOTH, AGREES, SAME_TOP, *results.names("measure", "fidelity"))},
-        "test accuracy": {"rows": "measure"}})  # fmt: skip
+    tables = pivots(
+        results,
+        {
+            **{
+                name: {} for name in (BOTH, AGREES, SAME_TOP, *results.names("measure", "fidelity"))
+            },
+            "test accuracy": {"rows": "measure"},
+        },
+    )
     points = {axis.split(",")[0]: {s: {name: {
         share: e.band for share in REAL_SHARES
         if (e := results.estimate(f"{axis}{share:.0%}", method=name, data=s)).seeds}
         for name in REAL_METHODS} for s in sets} for axis in (PLUS, MINUS)}  # fmt: skip
     return Page(
         "Real graphs: fidelity curves and agreement with leave-one-out",
-        [*(claim for by_set in ahead.values() for claim in by_set),
-         *Claim.each(f"GraphSVX's {AGREES} is above 0", dict.fromkeys(sets, ""), agrees,
-                     is_positive)],
-        Figure("curves", "fidelity+ (more is better) and fidelity- (less is better).",
-               lambda plots: plots.curves(points, "share of nodes")),
+        [
+            *(claim for by_set in ahead.values() for claim in by_set),
+            *Claim.each(
+                f"GraphSVX's {AGREES} is above 0", dict.fromkeys(sets, ""), agrees, is_positive
+            ),
+        ],
+        Figure(
+            "curves",
+            "fidelity+ (more is better) and fidelity- (less is better).",
+            lambda plots: plots.curves(points, "share of nodes"),
+        ),
         {"Details": (*tables[:3], *paired, *tables[3:])},
         "No truth is known here. Does the score follow what is removed, and does credit agree with "
         "removing nodes one by one?",
         f"Two-layer GCNs; {NODES} test nodes a seed that have a neighbour, drawn at random, and "
         "their predicted class. Removed nodes lose their edges. GraphSVX has its default budget, "
-        "which grows with the game: up to thousands of nodes play on Amazon-Photo.")  # fmt: skip
+        "which grows with the game: up to thousands of nodes play on Amazon-Photo.",
+    )
 
 
 REAL_GRAPHS = Study(
-    "real-graphs", "fidelity curves and agreement with leave-one-out, without a known truth",
-    (REAL_GRID,), real_graphs_page)  # fmt: skip
+    "real-graphs",
+    "fidelity curves and agreement with leave-one-out, without a known truth",
+    (REAL_GRID,),
+    real_graphs_page,
+)

@@ -126,31 +126,46 @@ _ON_VALUES = {
     "PGM-Explainer 4": Setting(PGMExplainer(drop=0.1)),
     "PGM-Explainer 5": Setting(PGMExplainer(rate=0.25)),
     "Integrated gradients 1": Setting(IntegratedGradients(steps=200)),
-    "Integrated gradients 4": Setting(IntegratedGradients(200, "zero"))}  # fmt: skip
+    "Integrated gradients 4": Setting(IntegratedGradients(200, "zero")),
+}
 """A regression has one scale: these in place of candidates that differ in the scale alone."""
 _SELECTED: dict[str, tuple[int, int, int]] = {
-    OURS: (5, 4, 4), "GNNExplainer": (2, 5, 1), "PGExplainer": (3, 4, 0),
-    "PGM-Explainer": (2, 1, 4), "Integrated gradients": (3, 1, 0), "Saliency": (0, 1, 0),
-    "Greedy": (0, 0, 0)}  # fmt: skip
+    OURS: (5, 4, 4),
+    "GNNExplainer": (2, 5, 1),
+    "PGExplainer": (3, 4, 0),
+    "PGM-Explainer": (2, 1, 4),
+    "Integrated gradients": (3, 1, 0),
+    "Saliency": (0, 1, 0),
+    "Greedy": (0, 0, 0),
+}
 """Within `CLOSE` of the best candidate on validation molecules; the page says where it is not."""
 RIVALS = tuple(_SELECTED)[1:]
 
 
 def tried(dataset: str) -> dict[str, Setting]:
     """Candidates, numbered; a regression has one scale, and PGExplainer does not explain it."""
-    named = {f"{name} {i}": setting for name, settings in _CANDIDATES.items()
-             for i, setting in enumerate(settings)}  # fmt: skip
+    named = {
+        f"{name} {i}": setting
+        for name, settings in _CANDIDATES.items()
+        for i, setting in enumerate(settings)
+    }
     if dataset != "crippen":
         return named
-    return {name: replace(setting, scale="value") for name, setting in (named | _ON_VALUES).items()
-            if not isinstance(setting.method, PGExplainer)}  # fmt: skip
+    return {
+        name: replace(setting, scale="value")
+        for name, setting in (named | _ON_VALUES).items()
+        if not isinstance(setting.method, PGExplainer)
+    }
 
 
 def selected(dataset: str) -> dict[str, Setting]:
     """The selected settings, and the average over all rankings."""
     settings, place = tried(dataset), SETS.index(dataset)
-    used = {name: settings[number] for name, places in _SELECTED.items()
-            if (number := f"{name} {places[place]}") in settings}  # fmt: skip
+    used = {
+        name: settings[number]
+        for name, places in _SELECTED.items()
+        if (number := f"{name} {places[place]}") in settings
+    }
     return {**used, RANDOM: replace(CHANCE, scale=used[OURS].scale)}
 
 
@@ -181,12 +196,23 @@ def against_truth(answer: Answer) -> dict[str, float]:
 
 
 GRID = Grid(
-    SETS, selected, molecules("test", MOLECULES),
-    measures=(against_truth, motifs.certificate), case_measures=(motifs.model_accuracy,),
-    quick=("crippen",))  # fmt: skip
+    SETS,
+    selected,
+    molecules("test", MOLECULES),
+    measures=(against_truth, motifs.certificate),
+    case_measures=(motifs.model_accuracy,),
+    quick=("crippen",),
+)
 TUNING = replace(
-    GRID, methods=tried, questions=molecules("val", VALIDATION), measures=(against_truth,),
-    case_measures=(), models={VALIDATED: zoo_model()}, seeds=(100,), quick=())  # fmt: skip
+    GRID,
+    methods=tried,
+    questions=molecules("val", VALIDATION),
+    measures=(against_truth,),
+    case_measures=(),
+    models={VALIDATED: zoo_model()},
+    seeds=(100,),
+    quick=(),
+)
 
 
 def better_candidates(results: Measurements) -> Table:
@@ -206,18 +232,26 @@ def better_candidates(results: Measurements) -> Table:
 
 def page(results: Measurements) -> Page:
     """Whether ours is first, whether the models are right, and all figures."""
-    tests = {name: results.tests(measure, OURS, RIVALS, dataset=name, model="")
-             for name, measure in COMPARED_BY.items()}  # fmt: skip
+    tests = {
+        name: results.tests(measure, OURS, RIVALS, dataset=name, model="")
+        for name, measure in COMPARED_BY.items()
+    }
     right = results.by("dataset", "test accuracy", model="")
-    tables = pivots(results, {
-        "AUROC of atoms against the best of the alternatives": "AUROC",
-        "Accuracy of atoms against the best of the alternatives": "accuracy",
-        "Correlation with Crippen's atom contributions": "correlation",
-        "exact": {"method": OURS},
-        "Candidates on validation molecules: AUROC, on crippen correlation": {
-            "measure": ("AUROC", "correlation"), "model": VALIDATED,
-            "note": "Numbers are places in the list of candidates; those that are used are below."},
-    }, model="")  # fmt: skip
+    tables = pivots(
+        results,
+        {
+            "AUROC of atoms against the best of the alternatives": "AUROC",
+            "Accuracy of atoms against the best of the alternatives": "accuracy",
+            "Correlation with Crippen's atom contributions": "correlation",
+            "exact": {"method": OURS},
+            "Candidates on validation molecules: AUROC, on crippen correlation": {
+                "measure": ("AUROC", "correlation"),
+                "model": VALIDATED,
+                "note": "Numbers are places in the list of candidates; those used are below.",
+            },
+        },
+        model="",
+    )
     return Page(
         "Molecules: do explainers find the atoms that decide?",
         [
@@ -243,8 +277,11 @@ def page(results: Measurements) -> Page:
 
 
 STUDY = Study(
-    "molecules", "atoms that decide, by chemistry: benzene, fluoride and carbonyl, Crippen's logP",
-    (GRID, TUNING), page)  # fmt: skip
+    "molecules",
+    "atoms that decide, by chemistry: benzene, fluoride and carbonyl, Crippen's logP",
+    (GRID, TUNING),
+    page,
+)
 
 
 # --- false positives --------------------------------------------------------------------------
@@ -292,14 +329,21 @@ def constant_model(context: StudyContext, dataset: str, seed: int) -> Trained:
 
 SHORT = replace(zoo.settings_for("benzene"), epochs=15)
 NOTHING_MATTERS = Grid(
-    ("benzene",), lambda _: METHODS, molecules("test", GRAPHS, label=0),
-    measures=(called_important,), case_measures=(effects,), quick=("alkane-carbonyl",),
-    models={NO_MOTIF: StudyContext.trained_model, CONSTANT: constant_model})  # fmt: skip
+    ("benzene",),
+    lambda _: METHODS,
+    molecules("test", GRAPHS, label=0),
+    measures=(called_important,),
+    case_measures=(effects,),
+    quick=("alkane-carbonyl",),
+    models={NO_MOTIF: StudyContext.trained_model, CONSTANT: constant_model},
+)
 OVER_MODELS = replace(  # the same molecules for every seed: the test part is that of the files
-    NOTHING_MATTERS, questions=lambda trained: {
-        "test": tuple(trained.dataset.split.test[:GRAPHS].tolist())},
-    measures=(values_of_atoms,), case_measures=(), models={
-        SHUFFLED: model_of(partial(shuffled, train=TRAINED_ON), SHORT, "shuffled")})  # fmt: skip
+    NOTHING_MATTERS,
+    questions=lambda trained: {"test": tuple(trained.dataset.split.test[:GRAPHS].tolist())},
+    measures=(values_of_atoms,),
+    case_measures=(),
+    models={SHUFFLED: model_of(partial(shuffled, train=TRAINED_ON), SHORT, "shuffled")},
+)
 
 
 def false_alarms(results: Measurements, method: str, case: str) -> Estimate:
@@ -326,23 +370,35 @@ def false_alarms(results: Measurements, method: str, case: str) -> Estimate:
 def false_positives_page(results: Measurements) -> Page:
     """The share of atoms that each method calls important, ours against 5 %."""
     alarms = Table(
-        f"Share of {FALSE}", ["", *CASES],
+        f"Share of {FALSE}",
+        ["", *CASES],
         [[name, *(false_alarms(results, name, case) for case in CASES)] for name in METHODS],
         "Shuffled labels: atoms whose mean over the models is not 0; t test over the models, "
         "corrected by Holm within a molecule; ± over molecules. Masks and magnitudes, which are "
-        "never below 0, cannot be tested so.", digits=3)  # fmt: skip
+        "never below 0, cannot be tested so.",
+        digits=3,
+    )
     claims = [
         Claim.of(f"At most {ALLOWED:.0%} of atoms without effect are called important: {case}", "",
                  false_alarms(results, name, case), lambda ours, _: ours.mean <= ALLOWED, 3, name)
         for case in CASES for name in METHODS]  # fmt: skip
-    tables = pivots(results, {
-        f"Share of all {SHARE}": SHARE,
-        "What atoms do to the score": {"measure": (EFFECT, LARGEST), "rows": "measure"},
-    }, columns="model", digits=3)  # fmt: skip
+    tables = pivots(
+        results,
+        {
+            f"Share of all {SHARE}": SHARE,
+            "What atoms do to the score": {"measure": (EFFECT, LARGEST), "rows": "measure"},
+        },
+        columns="model",
+        digits=3,
+    )
     return Page(
-        "False positives: how much is called important where nothing is?", claims,
-        dots("shares", "Atoms without effect called important; less is better.",
-             {"share of atoms": alarms}),
+        "False positives: how much is called important where nothing is?",
+        claims,
+        dots(
+            "shares",
+            "Atoms without effect called important; less is better.",
+            {"share of atoms": alarms},
+        ),
         {"Details": (alarms, *tables)},
         "Atoms that cannot change the model's answer should not be called important.",
         f"Benzene, {GRAPHS} test molecules a seed. *No motif*: molecules without a ring, of a "
@@ -351,12 +407,16 @@ def false_positives_page(results: Measurements) -> Page:
         f"direction. An atom is without effect if it changes the probability by less than {LEAST}, "
         f"whatever else is there: all others, none, and {TRIED} random sets, absent ones cut off "
         f"or with mean features. Important are values above {LEAST} (GraphSVX: with the whole 95 % "
-        f"interval), masks above {HALF}, what PGM-Explainer's own test finds.")  # fmt: skip
+        f"interval), masks above {HALF}, what PGM-Explainer's own test finds.",
+    )
 
 
 FALSE_POSITIVES = Study(
-    "false-positives", "what is called important where nothing is", (NOTHING_MATTERS, OVER_MODELS),
-    false_positives_page)  # fmt: skip
+    "false-positives",
+    "what is called important where nothing is",
+    (NOTHING_MATTERS, OVER_MODELS),
+    false_positives_page,
+)
 
 
 # --- a planted shortcut ------------------------------------------------------------------------
@@ -368,9 +428,12 @@ EXPOSED, CONTROLLED = 0.9, 0.1
 most so many of the control; at most so many predictions of the control change without the mark."""
 MARKED, MARKED_PART = 12, 400
 EXPOSING = {
-    OURS: Setting(GraphSVX(samples=1000, erase=True)), "GNNExplainer": GRAPH_RIVALS["GNNExplainer"],
-    "PGExplainer": Setting(PGExplainer(), edge_rule="mean"), **GRAPH_RIVALS,
-    RANDOM: CHANCE}  # fmt: skip
+    OURS: Setting(GraphSVX(samples=1000, erase=True)),
+    "GNNExplainer": GRAPH_RIVALS["GNNExplainer"],
+    "PGExplainer": Setting(PGExplainer(), edge_rule="mean"),
+    **GRAPH_RIVALS,
+    RANDOM: CHANCE,
+}
 
 
 def marked_graphs(trained: Trained) -> Questions:
@@ -385,8 +448,10 @@ def mark_first(answer: Answer) -> dict[str, float]:
     """Whether the marked node is ranked first (ties: with what chance), and its AUROC."""
     mark, by = answer.trained.dataset.true_nodes(answer.question), answer.setting.by
     keys, values = scores(answer.explanation, "nodes")
-    return {FIRST: expected_hits(keys, strength(values, by), mark, 1),
-            "AUROC of the mark": metrics.auroc(answer.explanation, mark, by=by)}  # fmt: skip
+    return {
+        FIRST: expected_hits(keys, strength(values, by), mark, 1),
+        "AUROC of the mark": metrics.auroc(answer.explanation, mark, by=by),
+    }
 
 
 def reliance(case: Case) -> list[Value]:
@@ -408,8 +473,13 @@ MODELS = {
     for name, decides, short in ((SHORTCUT, True, "shortcut"), (CONTROL, False, "control"))
 }
 MARKED_GRID = Grid(
-    ("ba-2motifs",), lambda _: EXPOSING, marked_graphs, measures=(mark_first,),
-    case_measures=(reliance,), models=MODELS)  # fmt: skip
+    ("ba-2motifs",),
+    lambda _: EXPOSING,
+    marked_graphs,
+    measures=(mark_first,),
+    case_measures=(reliance,),
+    models=MODELS,
+)
 
 
 def shortcut_page(results: Measurements) -> Page:
@@ -423,19 +493,29 @@ def shortcut_page(results: Measurements) -> Page:
     always = list[str]()  # first on the control as well
     for name in list(EXPOSING)[:-1]:
         decides, control = (results.estimate(FIRST, method=name, model=model) for model in MODELS)
-        claim = Claim.of("The mark is first where it decides, and not on the control", "",
-                         decides, lambda e, _: e.mean >= EXPOSED, on=name)  # fmt: skip
+        claim = Claim.of(
+            "The mark is first where it decides, and not on the control",
+            "",
+            decides,
+            lambda e, _: e.mean >= EXPOSED,
+            on=name,
+        )
         holds = claim.holds and control.mean <= CONTROLLED
         always += [name] if claim.holds and not holds else []
         ours = f"{decides.text()}; control {control.text()}"
         claims.append(replace(claim, ours=ours, interval=None, holds=holds))
-    first, *others = pivots(results, {
-        "Share of graphs whose marked node is first": FIRST,
-        "AUROC of the marked node": "AUROC of the mark",
-        "The models": {"measure": (RELIANCE, "test accuracy"), "rows": "measure"},
-    }, columns="model")  # fmt: skip
+    first, *others = pivots(
+        results,
+        {
+            "Share of graphs whose marked node is first": FIRST,
+            "AUROC of the marked node": "AUROC of the mark",
+            "The models": {"measure": (RELIANCE, "test accuracy"), "rows": "measure"},
+        },
+        columns="model",
+    )
     return Page(
-        "A planted shortcut: does the explanation expose it?", claims,
+        "A planted shortcut: does the explanation expose it?",
+        claims,
         dots("first", "Share of graphs whose marked node is ranked first.", {FIRST: first}),
         {"Details": (first, *others)},
         "A mark gives the class away in one set and says nothing in the other, the control. An "
@@ -445,8 +525,13 @@ def shortcut_page(results: Measurements) -> Page:
         f"model has to use the motif. First has to be the mark of at least {EXPOSED:.0%} of the "
         f"test graphs ({MARKED} a seed, fewer where the model is wrong), and of at most "
         f"{CONTROLLED:.0%} of the control, which became part of the rule after a first look"
-        + (f"; without it {' and '.join(always)} would pass too." if always else "."))  # fmt: skip
+        + (f"; without it {' and '.join(always)} would pass too." if always else "."),
+    )
 
 
-SHORTCUT_STUDY = Study("shortcut", "a confounder that decides: do explanations expose it?",
-                       (MARKED_GRID,), shortcut_page)  # fmt: skip
+SHORTCUT_STUDY = Study(
+    "shortcut",
+    "a confounder that decides: do explanations expose it?",
+    (MARKED_GRID,),
+    shortcut_page,
+)

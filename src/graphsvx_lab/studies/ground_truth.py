@@ -31,12 +31,15 @@ from graphsvx_lab.studies.settings import (
 from graphsvx_lab.studies.study import SEEDS, TEN_SEEDS, Grid, Study, zoo_model
 from graphsvx_lab.zoo.paper import ACCURACY
 
-PAPER = from_paper({
-    **dict.fromkeys(EXPLAINERS[:3], (0.99, 0.93, 0.97, 0.93, 0.99, 0.77)),
-    "GNNExplainer": (0.83, 0.75, 0.86, 0.84, 0.68, 0.65),
-    "PGM-Explainer": (0.96, 0.92, 0.95, 0.87, 0.91, 0.72),
-    "PGExplainer": (0.92, 0.81, 0.96, 0.88, 0.85, 0.79),
-}, TRUTH_SETS)  # fmt: skip
+PAPER = from_paper(
+    {
+        **dict.fromkeys(EXPLAINERS[:3], (0.99, 0.93, 0.97, 0.93, 0.99, 0.77)),
+        "GNNExplainer": (0.83, 0.75, 0.86, 0.84, 0.68, 0.65),
+        "PGM-Explainer": (0.96, 0.92, 0.95, 0.87, 0.91, 0.72),
+        "PGExplainer": (0.92, 0.81, 0.96, 0.88, 0.85, 0.79),
+    },
+    TRUTH_SETS,
+)
 """The paper's table of accuracies; its GraphSVX stands beside all of ours."""
 STRICT, MOST = 10, 10
 """Questions of each protocol, a seed; those of `paper` are the first of the authors' script."""
@@ -49,7 +52,8 @@ MAIN = Grid(
 GRIDS = (MAIN,)
 OTHER_MODELS = (
     "How the authors' own estimator scores on fresh models of the authors' architecture: "
-    "[fresh-models.md](fresh-models.md).")  # fmt: skip
+    "[fresh-models.md](fresh-models.md)."
+)
 
 
 def below_chance(results: Measurements) -> Iterator[str]:
@@ -60,19 +64,27 @@ def below_chance(results: Measurements) -> Iterator[str]:
         chance = accuracy.get(RANDOM, Estimate(())).mean
         names = [f"{name} ({e.mean:.2f})" for name, e in accuracy.items() if e.mean < chance - 0.01]
         if names:
-            yield (f"Below chance ({chance:.2f}) on {title}: {', '.join(names)}. With every edge "
-                   f"cut, models give the explained class {alone.mean:.2f}: where that is high, no "
-                   "edge has to stay for the class, and masks that look for edges that are enough "
-                   "have nothing to find.")  # fmt: skip
+            yield (
+                f"Below chance ({chance:.2f}) on {title}: {', '.join(names)}. With every edge "
+                f"cut, models give the explained class {alone.mean:.2f}: where that is high, no "
+                "edge has to stay for the class, and masks that look for edges that are enough "
+                "have nothing to find."
+            )
 
 
 def seed_by_seed(
-    title: str, paper: Mapping[str, float], ours: Mapping[str, Estimate], seeds: Sequence[int],
+    title: str,
+    paper: Mapping[str, float],
+    ours: Mapping[str, Estimate],
+    seeds: Sequence[int],
     note: str = "",
-) -> Table:  # fmt: skip
+) -> Table:
     """The figures of all seeds beside the paper's."""
-    rows = [[name, paper.get(name, "-"), *estimate.by_seed] for name, estimate in ours.items()
-            if estimate.seeds == len(seeds)]  # fmt: skip
+    rows = [
+        [name, paper.get(name, "-"), *estimate.by_seed]
+        for name, estimate in ours.items()
+        if estimate.seeds == len(seeds)
+    ]
     return Table(f"{title}, seed by seed", ["", "paper", *map(str, seeds)], rows, note)
 
 
@@ -86,21 +98,34 @@ def page(results: Measurements) -> Page:
         "strict": {}, "AUROC": {}, "strict, edges": {
             "note": "Edges of node explainers have the mean of their ends."}, "AUROC, edges": {},
     }, model="", method=[*EXPLAINERS, RANDOM], paper=PAPER)  # fmt: skip
-    by_seed = seed_by_seed("MUTAG, `paper`", {m: PAPER[m]["MUTAG"] for m in EXPLAINERS}, {
-        m: mutag[m] for m in (*EXPLAINERS[2::-1], *RIVALS) if m in mutag
-    }, TEN_SEEDS)  # fmt: skip
-    reasons = pivots(results, {
-        "What the models see and use of the motifs (`strict`)": {
-            "measure": results.names("measure", motifs.MOTIF), "rows": "measure",
-            "note": f"Nodes are cut off one by one; up to {motifs.OTHERS} other players are drawn. "
-            f"*Unused*: changes the score by less than {MATTERS}; *against*: lowers it. No ranking "
-            "finds more than what is *within reach*."},
-        "exact": {"method": EXPLAINERS[:3]}, "test accuracy": {"rows": "measure"},
-    }, model="")  # fmt: skip
+    by_seed = seed_by_seed(
+        "MUTAG, `paper`",
+        {m: PAPER[m]["MUTAG"] for m in EXPLAINERS},
+        {m: mutag[m] for m in (*EXPLAINERS[2::-1], *RIVALS) if m in mutag},
+        TEN_SEEDS,
+    )
+    reasons = pivots(
+        results,
+        {
+            "What the models see and use of the motifs (`strict`)": {
+                "measure": results.names("measure", motifs.MOTIF),
+                "rows": "measure",
+                "note": f"Nodes are cut off one by one; up to {motifs.OTHERS} other players are "
+                f"drawn. *Unused*: changes the score by less than {MATTERS}; *against*: lowers it. "
+                "No ranking finds more than what is *within reach*.",
+            },
+            "exact": {"method": EXPLAINERS[:3]},
+            "test accuracy": {"rows": "measure"},
+        },
+        model="",
+    )
     paired = [
-        paired_table(f"{name}, minus another, `strict`",
-                     results.tests_by("data", "strict", name, RIVALS, model=""))
-        for name in GRAPHSVX]  # fmt: skip
+        paired_table(
+            f"{name}, minus another, `strict`",
+            results.tests_by("data", "strict", name, RIVALS, model=""),
+        )
+        for name in GRAPHSVX
+    ]
     edges = {"MUTAG": PAPER[EDGES]["MUTAG"]}  # the paper's own remark on this set
     return Page(
         "Ground truth: which explainer finds the motif?",
@@ -132,10 +157,17 @@ FRESH = "released"
 """The zoo's models with the architecture of the authors' code."""
 RELEASED, ALGORITHM_2 = "the authors' code", "algorithm 2"
 FRESH_GRID = replace(
-    MAIN, measures=(motifs.accuracy,), models={FRESH: zoo_model(FRESH)}, quick=("tree-cycles",),
-    seeds=SEEDS, methods=lambda data: {  # two indirect effects, which differ on the tree sets
+    MAIN,
+    measures=(motifs.accuracy,),
+    models={FRESH: zoo_model(FRESH)},
+    quick=("tree-cycles",),
+    seeds=SEEDS,
+    methods=lambda data: {  # two indirect effects, which differ on the tree sets
         RELEASED: Setting(GraphSVX.paper(data, variant="released")),
-        ALGORITHM_2: Setting(GraphSVX.paper(data)), RANDOM: CHANCE})  # fmt: skip
+        ALGORITHM_2: Setting(GraphSVX.paper(data)),
+        RANDOM: CHANCE,
+    },
+)
 
 
 def fresh_page(results: Measurements) -> Page:
@@ -146,13 +178,20 @@ def fresh_page(results: Measurements) -> Page:
         return {TRUTH_TITLES[name]: estimate for name, estimate in estimates.items()}
 
     accuracy = {name: by_set("paper", method=name) for name in (RELEASED, ALGORITHM_2)}
-    tables = [seed_by_seed(f"Accuracy, `paper`, {name}", PAPER[OURS], ours, SEEDS)
-              for name, ours in accuracy.items()]  # fmt: skip
-    tables.append(seed_by_seed(
-        "Test accuracy of the models", {
-            title: ACCURACY[name, "graphconv"][2] for name, title in TRUTH_TITLES.items()},
-        by_set("test accuracy"), SEEDS, "All models count, also one that learnt nothing. Sets of "
-        "graphs are trained with fewer, larger steps than by the authors."))  # fmt: skip
+    tables = [
+        seed_by_seed(f"Accuracy, `paper`, {name}", PAPER[OURS], ours, SEEDS)
+        for name, ours in accuracy.items()
+    ]
+    tables.append(
+        seed_by_seed(
+            "Test accuracy of the models",
+            {title: ACCURACY[name, "graphconv"][2] for name, title in TRUTH_TITLES.items()},
+            by_set("test accuracy"),
+            SEEDS,
+            "All models count, also one that learnt nothing. Sets of "
+            "graphs are trained with fewer, larger steps than by the authors.",
+        )
+    )
     plain, strict = pivots(results, ("paper", "strict"))
     return Page(
         "The published figures on fresh models of the authors' architecture",
@@ -169,26 +208,38 @@ def fresh_page(results: Measurements) -> Page:
 
 
 FRESH_MODELS = Study(
-    "fresh-models", "the published figures on fresh models of the authors' architecture",
-    (FRESH_GRID,), fresh_page)  # fmt: skip
+    "fresh-models",
+    "the published figures on fresh models of the authors' architecture",
+    (FRESH_GRID,),
+    fresh_page,
+)
 
 
 # --- cut edges in training ------------------------------------------------------------------
 
 WHOLE, CUT = "whole graphs only", "with cut edges"
 CUT_GRID = replace(
-    MAIN, datasets=tuple(name for name in TRUTH_SETS if zoo.settings_for(name).cut_edges),
-    seeds=SEEDS, quick=("tree-cycles",), measures=(motifs.accuracy, motifs.use_of_motif(DEFAULT)),
-    models={WHOLE: zoo_model(), CUT: zoo_model(cut_edges=True)})  # fmt: skip
+    MAIN,
+    datasets=tuple(name for name in TRUTH_SETS if zoo.settings_for(name).cut_edges),
+    seeds=SEEDS,
+    quick=("tree-cycles",),
+    measures=(motifs.accuracy, motifs.use_of_motif(DEFAULT)),
+    models={WHOLE: zoo_model(), CUT: zoo_model(cut_edges=True)},
+)
 
 
 def cut_edges_page(results: Measurements) -> Page:
     """Both ways of training, and the change for each explainer."""
     with_cuts, without = (results.by("method", "strict", model=model) for model in (CUT, WHOLE))
     change = {
-        name: Estimate(tuple(a - b for a, b in zip(with_cuts[name].by_seed,
-                                                   without[name].by_seed, strict=True)))
-        for name in EXPLAINERS if name in with_cuts and name in without}  # fmt: skip
+        name: Estimate(
+            tuple(
+                a - b for a, b in zip(with_cuts[name].by_seed, without[name].by_seed, strict=True)
+            )
+        )
+        for name in EXPLAINERS
+        if name in with_cuts and name in without
+    }
     tables = pivots(results, {"strict": {}, "paper": {}, "The models": {
         "measure": ("test accuracy", f"{motifs.MOTIF}score alone"), "rows": "measure",
         "note": "Score alone: the probability of the explained class when every edge of the node "
@@ -209,5 +260,8 @@ def cut_edges_page(results: Measurements) -> Page:
 
 
 CUT_EDGES = Study(
-    "cut-edges", "what models that also saw cut edges change for explainers", (CUT_GRID,),
-    cut_edges_page)  # fmt: skip
+    "cut-edges",
+    "what models that also saw cut edges change for explainers",
+    (CUT_GRID,),
+    cut_edges_page,
+)

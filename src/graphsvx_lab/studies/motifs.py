@@ -74,8 +74,10 @@ def edge_accuracy(answer: Answer) -> dict[str, float]:
     if not answer.scored_by("strict"):
         return {}
     e, truth = answer.explanation, answer.data.true_edges(answer.question)
-    return {"strict, edges": metrics.accuracy(e, truth, level="edges"),
-            "AUROC, edges": metrics.auroc(e, truth, level="edges")}  # fmt: skip
+    return {
+        "strict, edges": metrics.accuracy(e, truth, level="edges"),
+        "AUROC, edges": metrics.auroc(e, truth, level="edges"),
+    }
 
 
 def accuracy_by_role(answer: Answer) -> dict[str, float]:
@@ -105,8 +107,14 @@ def fidelity_curves(answer: Answer, shares: Sequence[float]) -> dict[str, float]
     graph = answer.data.graphs[answer.question if answer.data.task == "graph" else 0]
     values, scores = dict[str, float](), list[float]()
     for share in shares:
-        plus, minus = fidelity(answer.explanation, answer.trained.model, graph, top=share,
-                                       by=answer.setting.by, level="nodes")  # fmt: skip
+        plus, minus = fidelity(
+            answer.explanation,
+            answer.trained.model,
+            graph,
+            top=share,
+            by=answer.setting.by,
+            level="nodes",
+        )
         values |= {f"{PLUS}{share:.0%}": plus, f"{MINUS}{share:.0%}": minus}
         scores.append(characterization(plus, minus))
     return {**values, BOTH: fmean(scores)}

@@ -61,8 +61,9 @@ def noise_shares(
     credits = [credit.get(candidate, 0.0) for candidate in candidates]
     values = torch.tensor(credits, dtype=torch.float64)
     k = top_k(len(candidates))
-    number, by_magnitude = (expected_hits(list(candidates), v, noise, k)
-                            for v in (values, values.abs()))  # fmt: skip
+    number, by_magnitude = (
+        expected_hits(list(candidates), v, noise, k) for v in (values, values.abs())
+    )
     return {
         f"number, {name}": number,
         f"share by value, {name}": number / k,
@@ -89,7 +90,7 @@ def use_of_noise(trained: Trained) -> dict[str, float]:
         "classes that change": float((without.argmax(1) != classes).double().mean()),
         "change without noise": float((full - without).gather(1, classes[:, None]).abs().mean()),
         **weights,
-    }  # fmt: skip
+    }
 
 
 def attention_on_noise(trained: Trained) -> dict[str, float]:
@@ -117,14 +118,22 @@ SETS, LITTLE = ("cora", "pubmed"), 0.02
 """The paper's; and a share that is close to zero."""
 PAPER, OURS = "GraphSVX (as in the paper)", "GraphSVX (our default)"
 FEATURE_BASELINES = {
-    "GNNExplainer": Setting(GNNExplainer()), "GraphLIME": Setting(GraphLIME()),
-    "LIME": Setting(LIME()), "SHAP": Setting(SHAP()), "Greedy": Setting(Greedy(players="features")),
-    "Random": Setting(Random(players="features", features="all"))}  # fmt: skip
+    "GNNExplainer": Setting(GNNExplainer()),
+    "GraphLIME": Setting(GraphLIME()),
+    "LIME": Setting(LIME()),
+    "SHAP": Setting(SHAP()),
+    "Greedy": Setting(Greedy(players="features")),
+    "Random": Setting(Random(players="features", features="all")),
+}
 NODE_BASELINES = {
-    "GNNExplainer": Setting(GNNExplainer()), "Greedy": Setting(Greedy(players="nodes")),
-    "Random": Setting(Random(players="nodes"))}  # fmt: skip
-CANDIDATES = {"features": ("features that stand out", "features that the node has"),
-              "nodes": ("nodes that the model sees", "direct neighbours")}  # fmt: skip
+    "GNNExplainer": Setting(GNNExplainer()),
+    "Greedy": Setting(Greedy(players="nodes")),
+    "Random": Setting(Random(players="nodes")),
+}
+CANDIDATES = {
+    "features": ("features that stand out", "features that the node has"),
+    "nodes": ("nodes that the model sees", "direct neighbours"),
+}
 
 
 def counted(answer: Answer) -> dict[str, float]:
@@ -140,8 +149,10 @@ def counted(answer: Answer) -> dict[str, float]:
         distance = ours.field.distances
         fewer = [node for node in ours.nodes if distance[node] == 1]
     credit, (names, fewer_names) = getattr(answer.explanation, kind), CANDIDATES[kind]
-    return {**noise_shares(credit, list(getattr(ours, kind)), noise, names),
-            **noise_shares(credit, fewer, noise, fewer_names)}  # fmt: skip
+    return {
+        **noise_shares(credit, list(getattr(ours, kind)), noise, names),
+        **noise_shares(credit, fewer, noise, fewer_names),
+    }
 
 
 def use(case: Case) -> list[Value]:
@@ -166,31 +177,50 @@ def _graphsvx(dataset: str) -> dict[str, Setting]:
 
 FEATURES = Grid(
     tuple(name + FEATURES_SUFFIX for name in SETS),
-    lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, motifs.test_nodes(10, cora=20),
-    measures=(counted,), case_measures=(use,), models=CITATION_MODELS)  # fmt: skip
+    lambda name: {**_graphsvx(name), **FEATURE_BASELINES},
+    motifs.test_nodes(10, cora=20),
+    measures=(counted,),
+    case_measures=(use,),
+    models=CITATION_MODELS,
+)
 CANNOT_USE = replace(
-    FEATURES, datasets=FEATURES.datasets[:1], case_measures=(), questions=motifs.test_nodes(10),
+    FEATURES,
+    datasets=FEATURES.datasets[:1],
+    case_measures=(),
+    questions=motifs.test_nodes(10),
     models={f"{n}, noise weights 0": partial(without_noise_weights, n) for n in ("gcn", "gat")},
-)  # fmt: skip
+)
 NODES = replace(
-    FEATURES, datasets=tuple(name + NODES_SUFFIX for name in SETS),
-    methods=lambda name: {**_graphsvx(name), **NODE_BASELINES})  # fmt: skip
+    FEATURES,
+    datasets=tuple(name + NODES_SUFFIX for name in SETS),
+    methods=lambda name: {**_graphsvx(name), **NODE_BASELINES},
+)
 
 
 def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
     """Noise among the top, whether the models use it, and what deleting it does."""
     names, suffix = CANDIDATES[kind], FEATURES_SUFFIX if kind == "features" else NODES_SUFFIX
     share = f"share by value, {names[0]}"
-    declared = {data_title(name, model): ACCURACY[name + suffix, model]
-                for name in SETS for model in FEATURES.models}  # fmt: skip
+    declared = {
+        data_title(name, model): ACCURACY[name + suffix, model]
+        for name in SETS
+        for model in FEATURES.models
+    }
     titles = dict.fromkeys([*declared, *results.names("data", measure=share)])
     claims = Claim.each(
-        f"Close to no noisy {kind} at GraphSVX's top", dict.fromkeys(titles, "close to 0"),
-        results.by("data", share, method=PAPER), lambda ours, _: ours.band[2] < LITTLE,
+        f"Close to no noisy {kind} at GraphSVX's top",
+        dict.fromkeys(titles, "close to 0"),
+        results.by("data", share, method=PAPER),
+        lambda ours, _: ours.band[2] < LITTLE,
     ) + [
-        Claim.first(f"Fewer noisy {kind} than with any baseline", "fewest",
-                    results.tests(share, PAPER, baselines, sign=-1, data=title), title)
-        for title in titles]  # fmt: skip
+        Claim.first(
+            f"Fewer noisy {kind} than with any baseline",
+            "fewest",
+            results.tests(share, PAPER, baselines, sign=-1, data=title),
+            title,
+        )
+        for title in titles
+    ]
     for noisy in ATTENTION if kind == "nodes" else ():
         pair = ("", noisy.replace("noisy", "normal")), ("", noisy)
         loops = noisy.removeprefix("attention ").removesuffix(", noisy")
@@ -201,14 +231,21 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
     for key in results.keys(measure=f"number, {names[0]}", model=list(FEATURES.models)):
         numbers = [n for by_node in results.series[key].values() for n in by_node.values()]
         counts.setdefault(key.entry("data"), {})[key.method] = numbers
-    of_models = pivots(results, {
-        "What the models do with the noise": {
-            "measure": [n for n in results.names("measure", method="") if "attention" not in n],
-            "note": "The paper says that its models do not use it."},
-        "Attention (the paper: 0.11 on noisy, 0.15 on normal nodes)":
-            results.names("measure", "attention"),
-    }, rows="measure", digits=3, paper={
-        "test accuracy": {title: accuracy[2] for title, accuracy in declared.items()}})  # fmt: skip
+    of_models = pivots(
+        results,
+        {
+            "What the models do with the noise": {
+                "measure": [n for n in results.names("measure", method="") if "attention" not in n],
+                "note": "The paper says that its models do not use it.",
+            },
+            "Attention (the paper: 0.11 on noisy, 0.15 on normal nodes)": results.names(
+                "measure", "attention"
+            ),
+        },
+        rows="measure",
+        digits=3,
+        paper={"test accuracy": {title: accuracy[2] for title, accuracy in declared.items()}},
+    )
     return Page(
         f"Noisy {kind} among the most important ones", claims,
         Figure("kde", f"Noisy {kind} among the top k by value: densities over all nodes",
@@ -225,9 +262,14 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
 
 ABOUT = f"how many meaningless {{}} are among the top {TOP} (or 20 %)"
 FEATURES_STUDY = Study(
-    "noisy-features", f"{ABOUT.format('features')}, GraphSVX and baselines",
-    (FEATURES, CANNOT_USE), lambda results: page(results, "features", list(FEATURE_BASELINES)),
-)  # fmt: skip
+    "noisy-features",
+    f"{ABOUT.format('features')}, GraphSVX and baselines",
+    (FEATURES, CANNOT_USE),
+    lambda results: page(results, "features", list(FEATURE_BASELINES)),
+)
 NODES_STUDY = Study(
-    "noisy-nodes", f"{ABOUT.format('nodes')}; the GAT's attention on them", (NODES,),
-    lambda results: page(results, "nodes", list(NODE_BASELINES)))  # fmt: skip
+    "noisy-nodes",
+    f"{ABOUT.format('nodes')}; the GAT's attention on them",
+    (NODES,),
+    lambda results: page(results, "nodes", list(NODE_BASELINES)),
+)

@@ -23,13 +23,19 @@ BOLD = " Bold, where a claim holds on some data sets only: it holds there."
 PaperFigures = Mapping[str, Mapping[str, float]]
 """The paper's figures by the labels of row and column."""
 TITLES = {
-    "paper": "Accuracy, protocol `paper`", "strict": "Accuracy, protocol `strict`",
-    "AUROC": "AUROC of nodes", "strict, edges": "Accuracy on edges, `strict`",
-    "AUROC, edges": "AUROC of edges", "error": "Relative squared error, median",
+    "paper": "Accuracy, protocol `paper`",
+    "strict": "Accuracy, protocol `strict`",
+    "AUROC": "AUROC of nodes",
+    "strict, edges": "Accuracy on edges, `strict`",
+    "AUROC, edges": "AUROC of edges",
+    "error": "Relative squared error, median",
     "own error": "What references expect their own error to be (0: exact)",
-    "calls": "Distinct model calls, median", "exact": "Share of exact explanations",
-    "seconds": "Processor seconds for a node", "test accuracy": "Test accuracy of the models",
-    "characterization": "Characterization on nodes, mean over the shares"}  # fmt: skip
+    "calls": "Distinct model calls, median",
+    "exact": "Share of exact explanations",
+    "seconds": "Processor seconds for a node",
+    "test accuracy": "Test accuracy of the models",
+    "characterization": "Characterization on nodes, mean over the shares",
+}
 """Tables of measures that several studies have; others are named by their measure."""
 DIGITS = {"error": 4, "own error": 4, "calls": 0, "seconds": 3}
 
@@ -62,9 +68,14 @@ class Claim:
 
     @classmethod
     def of(
-        cls, statement: str, paper: str | float, ours: Estimate, rule: Rule, digits: int = 2,
+        cls,
+        statement: str,
+        paper: str | float,
+        ours: Estimate,
+        rule: Rule,
+        digits: int = 2,
         on: str = "",
-    ) -> Claim:  # fmt: skip
+    ) -> Claim:
         """From an estimate; `rule` compares it with the paper's figure, if it has an interval."""
         figure, shown = (nan, paper) if isinstance(paper, str) else (paper, f"{paper:.{digits}f}")
         if ours.seeds < MIN_SEEDS:
@@ -77,12 +88,18 @@ class Claim:
 
     @classmethod
     def each(
-        cls, statement: str, paper: Mapping[str, Any], ours: Mapping[str, Estimate], rule: Rule,
+        cls,
+        statement: str,
+        paper: Mapping[str, Any],
+        ours: Mapping[str, Estimate],
+        rule: Rule,
         digits: int = 2,
-    ) -> list[Claim]:  # fmt: skip
+    ) -> list[Claim]:
         """The same statement on everything that `paper` has a figure of."""
-        return [cls.of(statement, figure, ours.get(on, Estimate(())), rule, digits, on)
-                for on, figure in paper.items()]  # fmt: skip
+        return [
+            cls.of(statement, figure, ours.get(on, Estimate(())), rule, digits, on)
+            for on, figure in paper.items()
+        ]
 
     @classmethod
     def first(
@@ -113,8 +130,9 @@ def summary_rows(claims: Iterable[Claim]) -> list[tuple[str, str, str, str]]:
     by_statement: dict[str, list[Claim]] = {}
     for claim in claims:
         by_statement.setdefault(claim.statement, []).append(claim)
-    return [group[0].cells() if len(group) == 1 else _merged(group)
-            for group in by_statement.values()]  # fmt: skip
+    return [
+        group[0].cells() if len(group) == 1 else _merged(group) for group in by_statement.values()
+    ]
 
 
 def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
@@ -128,10 +146,11 @@ def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
         line = f"{claim.on}: {claim.ours}{error}"
         lines.append(f"**{line}**" if claim.holds and not same else line)
     return (
-        group[0].statement, papers[0] if len(set(papers)) == 1 else LINE.join(papers),
+        group[0].statement,
+        papers[0] if len(set(papers)) == 1 else LINE.join(papers),
         LINE.join(lines) if any(claim.ours != "-" for claim in group) else "-",
         VERDICTS[verdicts[0]] if same else f"holds on {verdicts.count(True)} of {tested}",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -172,10 +191,17 @@ class Table:
 
 
 def pivot(
-    results: Measurements, title: str, measure: str | Sequence[str], *, rows: str = "method",
-    columns: str = "data", paper: PaperFigures | None = None, note: str = "",
-    digits: int | None = None, **selection: Any,
-) -> Table:  # fmt: skip
+    results: Measurements,
+    title: str,
+    measure: str | Sequence[str],
+    *,
+    rows: str = "method",
+    columns: str = "data",
+    paper: PaperFigures | None = None,
+    note: str = "",
+    digits: int | None = None,
+    **selection: Any,
+) -> Table:
     """The estimates of a measure (or of several), by two columns of the measurements.
 
     selection: all that `Measurements.estimate` takes.
@@ -188,17 +214,21 @@ def pivot(
         figure = (paper or {}).get(row, {}).get(column)
         return estimate if figure is None or not estimate.seeds else WithPaper(estimate, figure)
 
-    body = [[row, *(cell(row, column) for column in head)]
-            for row in results.names(rows, **selection)]  # fmt: skip
+    body = [
+        [row, *(cell(row, column) for column in head)] for row in results.names(rows, **selection)
+    ]
     title += " (the paper's in brackets)" if paper else ""
     usual = DIGITS.get(measure, 2) if isinstance(measure, str) else 2
     return Table(title, ["", *head], body, note, usual if digits is None else digits)
 
 
 def pivots(
-    results: Measurements, tables: Mapping[str, Any] | Sequence[str], *,
-    paper: PaperFigures | None = None, **common: Any,
-) -> list[Table]:  # fmt: skip
+    results: Measurements,
+    tables: Mapping[str, Any] | Sequence[str],
+    *,
+    paper: PaperFigures | None = None,
+    **common: Any,
+) -> list[Table]:
     """Several tables: measures, or by title a measure, or all that `pivot` takes.
 
     paper: the paper's figures of the first table.
@@ -216,8 +246,9 @@ def pivots(
 def paired_table(title: str, tests: Mapping[str, Mapping[str, PairedTest]]) -> Table:
     """Tests of a method against others: a row for each of these, a column for each data set."""
     others = dict.fromkeys(name for by_other in tests.values() for name in by_other)
-    rows: list[list[Cell]] = [[name, *(by_other[name] for by_other in tests.values())]
-                              for name in others]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [name, *(by_other[name] for by_other in tests.values())] for name in others
+    ]
     note = "On the same questions; p by Wilcoxon's test, corrected by Holm."
     return Table(title, ["", *tests], rows, note)
 
@@ -271,23 +302,31 @@ class Page:
     def markdown(self, results: Measurements) -> str:
         """The text of the page; the facts of `results` say how it was measured."""
         facts, study, figure = results.facts, results.study, self.figure
-        failures = [f"- {question}: {reason}"
-                    for question, reason in sorted(facts.get("failures", {}).items())]  # fmt: skip
+        failures = [
+            f"- {question}: {reason}"
+            for question, reason in sorted(facts.get("failures", {}).items())
+        ]
         many, has_paper = len(self.claims) > SCREEN, any(claim.paper for claim in self.claims)
         rows = summary_rows(self.claims) if many else [claim.cells() for claim in self.claims]
         claims = [row if has_paper else (row[0], *row[2:]) for row in (CLAIM_COLUMNS, *rows)]
         parts = [
-            f"# {self.title}", self.about, QUICK if facts.get("quick") else "",
-            f"**{verdict(self.claims).capitalize()}.**", markdown_table(claims[0], claims[1:]),
-            *([f"![{figure.caption}]({study}-{figure.name}.png)", f"*{figure.caption}*"]
-              if figure else []),
+            f"# {self.title}",
+            self.about,
+            QUICK if facts.get("quick") else "",
+            f"**{verdict(self.claims).capitalize()}.**",
+            markdown_table(claims[0], claims[1:]),
+            *(
+                [f"![{figure.caption}]({study}-{figure.name}.png)", f"*{figure.caption}*"]
+                if figure
+                else []
+            ),
             self.notes,
             f"Made by `{facts.get('command')}` from [{study}.parquet]({study}.parquet), one row "
-            "for each measurement. ± and square brackets: 95 % interval over seeds."
-            + BOLD * many,
+            "for each measurement. ± and square brackets: 95 % interval over seeds." + BOLD * many,
             *(f"**{k} is missing:** {reason}" for k, reason in facts.get("missing", {}).items()),
             "**Failures.** These could not be made and do not count:" if failures else "",
-            *failures]  # fmt: skip
+            *failures,
+        ]
         for title, section in {**self.sections, "How it was made": _made(results)}.items():
             texts = [part if isinstance(part, str) else part.markdown() for part in section]
             # Without headings, which cannot be inside of what is folded.
@@ -320,8 +359,10 @@ def verdict(claims: Sequence[Claim]) -> str:
 
 def _made(results: Measurements) -> list[str]:
     """What the figures rest on: seeds, versions, models, settings of the methods."""
-    seeds = {title: {seed for key in results.keys(data=title) for seed in results.series[key]}
-             for title in results.names("data")}  # fmt: skip
+    seeds = {
+        title: {seed for key in results.keys(data=title) for seed in results.series[key]}
+        for title in results.names("data")
+    }
     words = {title: ", ".join(map(str, sorted(numbers))) for title, numbers in seeds.items()}
     lines = [f"- seeds: {_each_once(words)}"]
     for fact, value in results.facts.items():

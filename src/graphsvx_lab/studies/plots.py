@@ -80,8 +80,10 @@ def curves(
         for x, y in ((paper or {}).get((measure, name)) or {}).items():
             ax.plot(x, y, "D", mfc="none", mec=INKS[7], ms=6)
         canvas.quiet(ax, "both")
-        ax.set(xscale="log" if x_label in log else "linear",
-               yscale="log" if measure in log else "linear")  # fmt: skip
+        ax.set(
+            xscale="log" if x_label in log else "linear",
+            yscale="log" if measure in log else "linear",
+        )
         ax.set_xlabel(x_label, fontsize=canvas.SMALL)
         ax.set_ylabel(measure, fontsize=canvas.SMALL)
         ax.label_outer()
@@ -141,8 +143,11 @@ def _with_legend(figure: Figure, axes: _Axes) -> Figure:
         handles, labels = ax.get_legend_handles_labels()
         by_label |= dict(zip(labels, handles, strict=True))
     figure.legend(
-        list(by_label.values()), list(by_label), loc="outside lower center",
+        list(by_label.values()),
+        list(by_label),
+        loc="outside lower center",
         ncols=min(4, len(by_label)),
-        frameon=False, fontsize=canvas.SMALL,
-    )  # fmt: skip
+        frameon=False,
+        fontsize=canvas.SMALL,
+    )
     return figure

@@ -90,9 +90,12 @@ PAPER_SHARES = {"Tree-Cycles": 0.85, "Tree-Grid": 0.85, "BA-Community": 0.20}
 def explainers(dataset: str) -> dict[str, Setting]:
     """On the probability: shares need a score with a scale."""
     return {
-        OURS: Setting(GraphSVX(samples=1000)), PAPERS: Setting(GraphSVX.paper(dataset)),
-        GNN: selected_setting(dataset, GNN), RANDOM: Setting(Random()),
-        "Random, on average": CHANCE}  # fmt: skip
+        OURS: Setting(GraphSVX(samples=1000)),
+        PAPERS: Setting(GraphSVX.paper(dataset)),
+        GNN: selected_setting(dataset, GNN),
+        RANDOM: Setting(Random()),
+        "Random, on average": CHANCE,
+    }
 
 
 SURROGATES = ("the paper's rows", "our rows", "the paper's rows, ends counted")
@@ -114,11 +117,16 @@ def r_squared(answer: Answer) -> dict[str, float]:
 
 MODEL_PAIRS = {"GCN and GAT": (0, 1), "GCN, two seeds": (0, 2), "GAT, two seeds": (1, 3)}
 TOPS: dict[str, tuple[float, tuple[Level, ...]]] = {
-    "features, top 20 %": (0.2, ("features",)), "nodes, top 20 %": (0.2, ("nodes",)),
-    "both, top 20 %": (0.2, ("features", "nodes")), "both, top 10": (10, ("features", "nodes")),
-}  # fmt: skip
-COMPARED = {OURS: Setting(GraphSVX(samples=1000)), GNN: Setting(GNNExplainer()),
-            RANDOM: Setting(Random())}  # fmt: skip
+    "features, top 20 %": (0.2, ("features",)),
+    "nodes, top 20 %": (0.2, ("nodes",)),
+    "both, top 20 %": (0.2, ("features", "nodes")),
+    "both, top 10": (10, ("features", "nodes")),
+}
+COMPARED = {
+    OURS: Setting(GraphSVX(samples=1000)),
+    GNN: Setting(GNNExplainer()),
+    RANDOM: Setting(Random()),
+}
 
 
 def agreed(models: Sequence[Trained], count: int) -> list[int]:
@@ -137,8 +145,10 @@ def consistency_of_models(case: Case) -> Iterator[Value]:
     for method, setting in COMPARED.items():
         explain = (setting.quick() if context.quick else setting).method
         # Another seed for another model: random numbers are not to agree.
-        explained = [context.explanations(model, explain, nodes, seed=place)
-                     for place, model in enumerate(models)]  # fmt: skip
+        explained = [
+            context.explanations(model, explain, nodes, seed=place)
+            for place, model in enumerate(models)
+        ]
         playing = playing or {node: list(e.features) for node, e in explained[0].items()}
         for pair, (i, j) in MODEL_PAIRS.items():
             for node in explained[i].keys() & explained[j].keys() & playing.keys():
@@ -149,9 +159,12 @@ def consistency_of_models(case: Case) -> Iterator[Value]:
 
 
 MOTIFS = Grid(
-    NODE_SETS, explainers, motifs.scoring(24, 0), quick=("tree-cycles",),
+    NODE_SETS,
+    explainers,
+    motifs.scoring(24, 0),
+    quick=("tree-cycles",),
     measures=(motifs.certificate, motifs.accuracy, motifs.accuracy_by_role, motifs.credit_shares),
-)  # fmt: skip
+)
 GRIDS = (
     MOTIFS, replace(MOTIFS, methods=surrogates, measures=(r_squared,)),
     replace(MOTIFS, datasets=("cora",), methods=surrogates, questions=motifs.test_nodes(20),
@@ -223,14 +236,17 @@ DROPPED, FAR = "features inside mu ± 0.25 sigma", "nodes beyond {} hops"
 ALL_FEATURES, DEFAULT = "all features play", "default"
 RELEASED = "on, as in the authors' code"
 WAYS: dict[str, Any] = {
-    "off": False, "on, path nodes at the mean": "mean", "on, path nodes like v": "target",
-}  # fmt: skip
+    "off": False,
+    "on, path nodes at the mean": "mean",
+    "on, path nodes like v": "target",
+}
 OWN, AROUND = "the node's own features", "features of the subgraph"
 FEATURE_METHODS = {
     OWN: Setting(GraphSVX(samples=1000)),
     AROUND: Setting(GraphSVX(samples=1000, players="subgraph_features")),
     "the node's own, all of them play": Setting(GraphSVX(samples=1000, features="all")),
-    RANDOM: Setting(Random(players="features", features="all"), change=without_credit)}  # fmt: skip
+    RANDOM: Setting(Random(players="features", features="all"), change=without_credit),
+}
 
 
 def dropped_features(trained: Trained, node: int) -> list[int]:
@@ -247,8 +263,10 @@ def left_out(answer: Answer) -> dict[str, float]:
         columns = dropped_features(answer.trained, answer.question)
         dropped = {DROPPED: [e.features[column] for column in columns]}
     else:
-        dropped = {FAR.format(hops): [c for node, c in e.nodes.items() if distance[node] > hops]
-                   for hops in range(1, answer.trained.card.settings.layers)}  # fmt: skip
+        dropped = {
+            FAR.format(hops): [c for node, c in e.nodes.items() if distance[node] > hops]
+            for hops in range(1, answer.trained.card.settings.layers)
+        }
     numbers = {f"{rule}, number": len(credit) for rule, credit in dropped.items()}
     credits = {rule: sum(credit) for rule, credit in dropped.items()}
     return {"explainable": e.prediction - e.base, **credits, **numbers}
@@ -268,11 +286,15 @@ def left_out_as_one(case: Case) -> Iterator[Value]:
 
 def with_and_without(dataset: str) -> dict[str, Setting]:
     """The indirect effect off and on, with the paper's coalitions and with ours."""
-    games = {f"{PAPER_ROWS}, {words}": GraphSVX.paper(dataset, indirect=effect)
-             for words, effect in WAYS.items()}  # fmt: skip
+    games = {
+        f"{PAPER_ROWS}, {words}": GraphSVX.paper(dataset, indirect=effect)
+        for words, effect in WAYS.items()
+    }
     games[f"{PAPER_ROWS}, {RELEASED}"] = GraphSVX.paper(dataset, variant="released")
-    games |= {f"{OUR_ROWS}, {words}": GraphSVX(samples=1000, indirect=effect)
-              for words, effect in WAYS.items()}  # fmt: skip
+    games |= {
+        f"{OUR_ROWS}, {words}": GraphSVX(samples=1000, indirect=effect)
+        for words, effect in WAYS.items()
+    }
     return {RANDOM: CHANCE, **{name: Setting(game) for name, game in games.items()}}
 
 
@@ -281,9 +303,10 @@ def informative_found(answer: Answer) -> dict[str, float]:
     informative = set(answer.data.node_truth.informative_features or ())
     shares = partial(metrics.accuracy, answer.explanation, informative, level="features")
     return {
-        "signed": shares(by="value"), "magnitude": shares(by="absolute"),
+        "signed": shares(by="value"),
+        "magnitude": shares(by="absolute"),
         "playing": len(informative & set(answer.explanation.features)) / len(informative),
-    }  # fmt: skip
+    }
 
 
 ENDS, NO_ENDS = "WLS, ends exact", "WLS, without the ends"
@@ -294,14 +317,20 @@ def fits(dataset: str) -> dict[str, Setting]:
     """Every fit on the paper's rows and on ours."""
     game = paper_game(dataset)
     masks = {PAPER_ROWS: game.mask, OUR_ROWS: Paired()}
-    return {FIT_RANDOM: CHANCE, **{
-        f"{rows}, {name}": Setting(replace(game, mask=mask, estimator=fit))
-        for rows, mask in masks.items() for name, fit in FITS.items()}}  # fmt: skip
+    return {
+        FIT_RANDOM: CHANCE,
+        **{
+            f"{rows}, {name}": Setting(replace(game, mask=mask, estimator=fit))
+            for rows, mask in masks.items()
+            for name, fit in FITS.items()
+        },
+    }
 
 
 PAPER_DISTANCE = comparison.total_variation(
     torch.tensor([0.12, 0.10, 0.15, 0.27, 0.15, 0.12, 0.08]),
-    torch.tensor([0.13, 0.09, 0.15, 0.29, 0.15, 0.11, 0.07]))  # fmt: skip
+    torch.tensor([0.13, 0.09, 0.15, 0.29, 0.15, 0.11, 0.07]),
+)
 """Of base value and class balance: Cora's classes in the order of its files and of the paper."""
 # The base value is the score of the empty coalition: it needs no more rows than that.
 BASE = {"base value": Setting(GraphSVX(samples=50, estimator=WLS()), targets="all")}
@@ -315,16 +344,28 @@ def base_values(case: Case) -> list[Value]:
     balance = torch.bincount(data.labels, minlength=data.classes).double() / len(data.labels)
     base = torch.stack([explanation.bases for explanation in explanations.values()]).mean(0)
     equal = torch.full_like(base, 1 / len(base))
-    pairs = {"base value to mean prediction": (base, scores.double().mean(0)),
-             "base value to class balance": (base, balance),
-             "equal classes to class balance": (equal, balance)}  # fmt: skip
+    pairs = {
+        "base value to mean prediction": (base, scores.double().mean(0)),
+        "base value to class balance": (base, balance),
+        "equal classes to class balance": (equal, balance),
+    }
     return of_model({name: comparison.total_variation(*pair) for name, pair in pairs.items()})
 
 
-REDUCED = Grid(NODE_SETS, lambda _: {DEFAULT: Setting(GraphSVX(samples=1000))},
-               motifs.scoring(10, 0), measures=(left_out,), quick=("tree-cycles",))  # fmt: skip
-BASES = Grid(NODE_SETS, lambda _: BASE, motifs.test_nodes(20), case_measures=(base_values,),
-             quick=("tree-cycles",))  # fmt: skip
+REDUCED = Grid(
+    NODE_SETS,
+    lambda _: {DEFAULT: Setting(GraphSVX(samples=1000))},
+    motifs.scoring(10, 0),
+    measures=(left_out,),
+    quick=("tree-cycles",),
+)
+BASES = Grid(
+    NODE_SETS,
+    lambda _: BASE,
+    motifs.test_nodes(20),
+    case_measures=(base_values,),
+    quick=("tree-cycles",),
+)
 CORA: dict[str, Any] = {"datasets": ("cora",), "quick": (), "models": CITATION_MODELS}
 ABLATION_GRIDS = (
     REDUCED,
@@ -350,8 +391,10 @@ def ablation_page(results: Measurements) -> Page:
     share, usual = {"over": "explainable"}, f"{PAPER_ROWS}, {ENDS}"
 
     def gains(before: str, after: dict[str, str], protocol: str, sets: Sequence[str]) -> Any:
-        return {name: results.paired((method, protocol), (before, protocol), dataset=sets)
-                for name, method in after.items()}  # fmt: skip
+        return {
+            name: results.paired((method, protocol), (before, protocol), dataset=sets)
+            for name, method in after.items()
+        }
 
     others = {name: f"{PAPER_ROWS}, {name}" for name in (NO_ENDS, "WLR", "Lasso")}
     claims = [

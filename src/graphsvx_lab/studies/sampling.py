@@ -59,12 +59,16 @@ FLOOR, OURS, ALL, MOST = "Random explainer", "ours", "All", "ours, 20x the calls
 SMARTER, LETTER = "SmarterSeparate", "SmarterSeparate, indirect effect"
 TUNED = "SmarterSeparate, selected settings"
 MASKS: dict[str, Mask] = {"Random": Random(), "Smart": Smart(), "SmartSeparate": SmartSeparate()}
-PAPER = from_paper({
-    "Random": (0.84, 0.75, 0.74, 0.64), "Smart": (0.93, 0.91, 0.81, 0.79),
-    "SmartSeparate": (0.94, 0.92, 0.85, 0.83),
-    **dict.fromkeys((SMARTER, LETTER, TUNED), (0.99, 0.93, 0.97, 0.93)),
-    ALL: (0.80, 0.79, 0.87, 0.77),
-}, NODE_SETS)  # fmt: skip
+PAPER = from_paper(
+    {
+        "Random": (0.84, 0.75, 0.74, 0.64),
+        "Smart": (0.93, 0.91, 0.81, 0.79),
+        "SmartSeparate": (0.94, 0.92, 0.85, 0.83),
+        **dict.fromkeys((SMARTER, LETTER, TUNED), (0.99, 0.93, 0.97, 0.93)),
+        ALL: (0.80, 0.79, 0.87, 0.77),
+    },
+    NODE_SETS,
+)
 """The paper's accuracies (appendix, table on MASK)."""
 
 
@@ -98,26 +102,35 @@ def masks(dataset: str) -> dict[str, Setting]:
     return {
         FLOOR: CHANCE,
         **{name: Setting(replace(game, mask=mask)) for name, mask in MASKS.items()},
-        SMARTER: Setting(game), LETTER: Setting(GraphSVX.paper(dataset)),
+        SMARTER: Setting(game),
+        LETTER: Setting(GraphSVX.paper(dataset)),
         TUNED: settings.selected_setting(dataset, settings.OURS),
         OURS: Setting(replace(game, mask=Auto())),
         # Where no feature plays, the joint game is the game of the nodes.
         ALL: reference(game, separate=dataset != "ba-community"),
-        MOST: reference(game)}  # fmt: skip
+        MOST: reference(game),
+    }
 
 
-MASK_REFERENCES = {**dict.fromkeys(("Random", "Smart", ALL), ALL),
-                   **dict.fromkeys(("SmartSeparate", SMARTER, OURS, MOST), MOST)}  # fmt: skip
+MASK_REFERENCES = {
+    **dict.fromkeys(("Random", "Smart", ALL), ALL),
+    **dict.fromkeys(("SmartSeparate", SMARTER, OURS, MOST), MOST),
+}
 """Joint masks are judged by the joint game, separate ones by the separate games."""
 MASK_GRID = Grid(
-    NODE_SETS, masks, motifs.scoring(10, 10), quick=("ba-community",),
-    measures=(motifs.accuracy, motifs.certificate, error_against(MASK_REFERENCES)))  # fmt: skip
+    NODE_SETS,
+    masks,
+    motifs.scoring(10, 10),
+    quick=("ba-community",),
+    measures=(motifs.accuracy, motifs.certificate, error_against(MASK_REFERENCES)),
+)
 
 
 def masks_page(results: Measurements) -> Page:
     """Accuracy beside the paper's, and the error of each mask as an estimator."""
-    tables = pivots(results, ("paper", "strict", "AUROC", "error", "own error", "calls", "exact"),
-                    paper=PAPER)  # fmt: skip
+    tables = pivots(
+        results, ("paper", "strict", "AUROC", "error", "own error", "calls", "exact"), paper=PAPER
+    )
     return Page(
         "Mask generators at equal budgets",
         [
@@ -166,8 +179,10 @@ def varied(game: GraphSVX) -> dict[str, Setting]:
 def budgets(dataset: str) -> dict[str, Setting]:
     """More and more samples; and larger and larger S with the paper's number of samples."""
     game = paper_game(dataset)
-    orders = {ORDER.format(order): Setting(replace(game, mask=SmarterSeparate(order=order)))
-              for order in ORDERS}  # fmt: skip
+    orders = {
+        ORDER.format(order): Setting(replace(game, mask=SmarterSeparate(order=order)))
+        for order in ORDERS
+    }
     return {FLOOR: CHANCE, **varied(game), **orders}
 
 
@@ -178,12 +193,22 @@ def in_the_papers_game(dataset: str) -> dict[str, Setting]:
     return {f"{INDIRECT}{name}": settings[name] for name in names}
 
 
-BUDGET_REFERENCES = {name: (INDIRECT if name.startswith(INDIRECT) else "") + ALL
-                     for name in (*varied(paper_game(CYCLES)), *map(ORDER.format, ORDERS),
-                                  *in_the_papers_game(CYCLES))}  # fmt: skip
+BUDGET_REFERENCES = {
+    name: (INDIRECT if name.startswith(INDIRECT) else "") + ALL
+    for name in (
+        *varied(paper_game(CYCLES)),
+        *map(ORDER.format, ORDERS),
+        *in_the_papers_game(CYCLES),
+    )
+}
 """`All` of the same game; this set has all numbers of samples."""
-BUDGET_GRID = Grid(NODE_SETS, budgets, motifs.scoring(10, 10), quick=(CYCLES,),
-                   measures=(motifs.accuracy, error_against(BUDGET_REFERENCES)))  # fmt: skip
+BUDGET_GRID = Grid(
+    NODE_SETS,
+    budgets,
+    motifs.scoring(10, 10),
+    quick=(CYCLES,),
+    measures=(motifs.accuracy, error_against(BUDGET_REFERENCES)),
+)
 
 
 def budget_page(results: Measurements) -> Page:
@@ -191,8 +216,10 @@ def budget_page(results: Measurements) -> Page:
     cycles, many = data_title(CYCLES), f"{SMARTER}, 1500"
 
     def gains(before: str, after: str) -> dict[str, Estimate]:
-        return {title: results.paired((after, "paper"), (before, "paper"), data=title)
-                for title in NODE_TITLES}  # fmt: skip
+        return {
+            title: results.paired((after, "paper"), (before, "paper"), data=title)
+            for title in NODE_TITLES
+        }
 
     claims = [
         *Claim.each(
@@ -215,24 +242,32 @@ def budget_page(results: Measurements) -> Page:
         for name in (SMARTER, OURS)} for title in results.names("data")}
         for axis, measure in axes.items()}  # fmt: skip
     return Page(
-        "How many samples, and how large an order", claims,
-        Figure("samples", "Accuracy under both protocols and relative squared error against the "
-               "number of samples. Diamonds: the paper's.", lambda plots: plots.curves(
-                   points, "samples", {("accuracy (paper)", cycles): BY_SAMPLES},
-                   ("error", "samples"))),
+        "How many samples, and how large an order",
+        claims,
+        Figure(
+            "samples",
+            "Accuracy under both protocols and relative squared error against the "
+            "number of samples. Diamonds: the paper's.",
+            lambda plots: plots.curves(
+                points, "samples", {("accuracy (paper)", cycles): BY_SAMPLES}, ("error", "samples")
+            ),
+        ),
         {"Details": pivots(results, ("paper", "strict", "AUROC", "error", "own error"))},
         "The paper says that more samples help until a point, after which accuracy falls towards "
         "that of all coalitions.",
         "The paper's estimator (SmarterSeparate, weighted least squares) and ours "
         "explain the same nodes in the same game, without the indirect effect unless it is named. "
         f"Errors are those to `{ALL}`, exact where {REFERENCE} times the samples are "
-        "enough.")  # fmt: skip
+        "enough.",
+    )
 
 
 BUDGET_STUDY = Study(
-    "budget", "accuracy and error against the number of samples and against S",
+    "budget",
+    "accuracy and error against the number of samples and against S",
     (BUDGET_GRID, replace(BUDGET_GRID, datasets=(CYCLES,), methods=in_the_papers_game)),
-    budget_page)  # fmt: skip
+    budget_page,
+)
 
 
 # --- time -----------------------------------------------------------------------------------
@@ -240,10 +275,14 @@ BUDGET_STUDY = Study(
 PAPERS, GNN = "paper's method", "GNNExplainer"
 BY_HOPS = {3: (400, 800, 1400, 1500), 2: (65, 100, 300, 400)}
 """The paper's, by hops and in the order of `NODE_SETS`; below its seconds (appendix)."""
-SECONDS = from_paper({
-    f"{PAPERS}, 3 hops": (2.12, 8.31, 3.65, 6.22), f"{PAPERS}, 2 hops": (0.30, 1.09, 1.21, 1.87),
-    GNN: (6.63, 7.08, 6.89, 7.31),
-}, NODE_SETS)  # fmt: skip
+SECONDS = from_paper(
+    {
+        f"{PAPERS}, 3 hops": (2.12, 8.31, 3.65, 6.22),
+        f"{PAPERS}, 2 hops": (0.30, 1.09, 1.21, 1.87),
+        GNN: (6.63, 7.08, 6.89, 7.31),
+    },
+    NODE_SETS,
+)
 NODES, REPEATS = 2, 3  # timed nodes of a seed, and turns of each
 
 
@@ -274,8 +313,14 @@ def seconds(case: Case) -> Iterator[Value]:
         yield from ((name, node, "seconds", value) for name, value in times.items())
 
 
-TIME_GRID = Grid(NODE_SETS, timed, motifs.scoring(10, 10), measures=(motifs.accuracy,),
-                 case_measures=(seconds,), quick=("tree-cycles",))  # fmt: skip
+TIME_GRID = Grid(
+    NODE_SETS,
+    timed,
+    motifs.scoring(10, 10),
+    measures=(motifs.accuracy,),
+    case_measures=(seconds,),
+    quick=("tree-cycles",),
+)
 
 
 def time_page(results: Measurements) -> Page:
@@ -290,24 +335,39 @@ def time_page(results: Measurements) -> Page:
         ratios.get(f"{PAPERS}, {hops} hops", {}), lambda e, p: e.mean >= p, digits=1)]  # fmt: skip
     pair = (f"{PAPERS}, 2 hops", "paper"), (f"{PAPERS}, 3 hops", "paper")
     claims += Claim.each(
-        "2 hops keep the accuracy of 3, within 0.05", dict.fromkeys(NODE_TITLES, 0.0),
-        {s: results.paired(*pair, data=s) for s in NODE_TITLES}, is_close)  # fmt: skip
+        "2 hops keep the accuracy of 3, within 0.05",
+        dict.fromkeys(NODE_TITLES, 0.0),
+        {s: results.paired(*pair, data=s) for s in NODE_TITLES},
+        is_close,
+    )
     tables = pivots(results, ("seconds", "paper", "strict"), paper=SECONDS)
-    tables.insert(0, Table(
-        "GNNExplainer's time over that of GraphSVX", ["", *NODE_TITLES],
-        [[name, *by_set.values()] for name, by_set in ratios.items()],
-        "Median over nodes of the ratio, mean over seeds.", digits=1))  # fmt: skip
+    tables.insert(
+        0,
+        Table(
+            "GNNExplainer's time over that of GraphSVX",
+            ["", *NODE_TITLES],
+            [[name, *by_set.values()] for name, by_set in ratios.items()],
+            "Median over nodes of the ratio, mean over seeds.",
+            digits=1,
+        ),
+    )
     return Page(
-        "Running times", claims,
-        dots("seconds", "Processor seconds for a node. Diamonds: the paper's, elsewhere.",
-             {"seconds": tables[1]}, log=("seconds",)),
+        "Running times",
+        claims,
+        dots(
+            "seconds",
+            "Processor seconds for a node. Diamonds: the paper's, elsewhere.",
+            {"seconds": tables[1]},
+            log=("seconds",),
+        ),
         {"Details": tables},
         "Only ratios count: absolute times are those of this machine.",
         "All explain the same node and take turns in one process with one thread; processor time "
         f"is counted. `{OURS}`: `GraphSVX()` with the paper's samples and hops. `{PAPERS}`: "
         "SmarterSeparate, indirect effect, weighted least squares, on our engine. "
         f"`{GNN}`: 100 epochs, on the receptive field alone. One model call a coalition is in "
-        "[speed.md](speed.md).")  # fmt: skip
+        "[speed.md](speed.md).",
+    )
 
 
 ABOUT_TIME = "seconds for a node with 3 and 2 hops, as ratios to GNNExplainer"

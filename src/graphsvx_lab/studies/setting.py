@@ -21,8 +21,12 @@ from graphsvx_lab.zoo import Trained
 
 TRAINING_QUESTIONS = 30  # nodes or graphs of the training part, for PGExplainer
 QUICK_METHODS: dict[type, dict[str, int]] = {
-    GNNExplainer: {"epochs": 2}, PGExplainer: {"epochs": 2}, PGMExplainer: {"samples": 60},
-    LIME: {"samples": 150}, SHAP: {"samples": 150}}  # fmt: skip
+    GNNExplainer: {"epochs": 2},
+    PGExplainer: {"epochs": 2},
+    PGMExplainer: {"samples": 60},
+    LIME: {"samples": 150},
+    SHAP: {"samples": 150},
+}
 
 
 @dataclass(frozen=True)
@@ -89,18 +93,23 @@ SPARSE = GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1
 """GNNExplainer with long training and strong penalties, which is best on several sets."""
 USUAL = {
     "GNNExplainer": Setting(GNNExplainer(lr=0.1, features=False), edge_rule="mean"),
-    "PGM-Explainer": Setting(PGMExplainer()), "Saliency": Setting(Saliency()),
+    "PGM-Explainer": Setting(PGMExplainer()),
+    "Saliency": Setting(Saliency()),
     "Integrated gradients": Setting(IntegratedGradients()),
-    "Random": Setting(Random(players="nodes"))}  # fmt: skip
+    "Random": Setting(Random(players="nodes")),
+}
 """Other explainers where nothing is known that settings could be chosen by."""
 USUAL_WITHOUT_FEATURES = {
-    **USUAL, "PGM-Explainer": Setting(PGMExplainer(by="zero")),
-    "Integrated gradients": Setting(IntegratedGradients(baseline="zero"))}  # fmt: skip
+    **USUAL,
+    "PGM-Explainer": Setting(PGMExplainer(by="zero")),
+    "Integrated gradients": Setting(IntegratedGradients(baseline="zero")),
+}
 """Where all nodes have the same features, their mean is no change at all."""
 GRAPH_RIVALS = {
     "GNNExplainer": Setting(SPARSE, edge_rule="mean"),
     **{name: USUAL[name] for name in ("PGM-Explainer", "Integrated gradients", "Saliency")},
-    "Greedy": Setting(Greedy(players="nodes"))}  # fmt: skip
+    "Greedy": Setting(Greedy(players="nodes")),
+}
 """Other explainers of whole graphs, masks sparse."""
 
 

@@ -27,7 +27,10 @@ from graphsvx_lab.studies.setting import CHANCE, SPARSE, Setting
 from graphsvx_lab.studies.study import Answer, Grid, Study
 
 OURS, DEFAULT, EDGES = GRAPHSVX = (
-    "GraphSVX, the paper's method", "GraphSVX, our estimator", "GraphSVX, edges play")  # fmt: skip
+    "GraphSVX, the paper's method",
+    "GraphSVX, our estimator",
+    "GraphSVX, edges play",
+)
 RIVALS = ("GNNExplainer", "PGM-Explainer", "PGExplainer")
 EXPLAINERS = (*GRAPHSVX, *RIVALS)
 RANDOM = "Random"
@@ -39,8 +42,13 @@ Reading = tuple[Ranking, EdgeRule]
 _SIGNED: tuple[Reading, ...] = (("value", "largest"), ("absolute", "largest"))
 _MASK: tuple[Reading, ...] = (("value", "largest"), ("value", "mean"), ("value", "undirected"))
 READINGS: dict[str, tuple[Reading, ...]] = {
-    OURS: _SIGNED, DEFAULT: _SIGNED, EDGES: (*_SIGNED, ("value", "mean")),
-    "GNNExplainer": _MASK, "PGM-Explainer": _SIGNED, "PGExplainer": _MASK}  # fmt: skip
+    OURS: _SIGNED,
+    DEFAULT: _SIGNED,
+    EDGES: (*_SIGNED, ("value", "mean")),
+    "GNNExplainer": _MASK,
+    "PGM-Explainer": _SIGNED,
+    "PGExplainer": _MASK,
+}
 _ZERO = PGMExplainer(by="zero")
 _RIVALS: dict[str, Sequence[Any]] = {
     "GNNExplainer": (GNNExplainer(), GNNExplainer(lr=0.1), GNNExplainer(epochs=300), SPARSE),
@@ -55,7 +63,8 @@ _SELECTED: dict[str, tuple[tuple[int, int], ...]] = {
     EDGES: ((0, 0), (0, 1), (1, 2), (0, 0), (3, 2), (1, 2)),
     "GNNExplainer": ((3, 1), (0, 1), (3, 0), (1, 1), (0, 0), (3, 1)),
     "PGM-Explainer": ((2, 0), (4, 1), (4, 0), (2, 0), (4, 0), (0, 0)),
-    "PGExplainer": ((3, 0), (3, 1), (0, 1), (1, 1), (2, 1), (1, 0))}  # fmt: skip
+    "PGExplainer": ((3, 0), (3, 1), (0, 1), (1, 1), (2, 1), (1, 0)),
+}
 """Numbers of candidate and reading on each of `TRUTH_SETS`: the first within `CLOSE` of the
 best, in the order in which they are declared, whatever the explainer."""
 
@@ -113,17 +122,24 @@ def accuracy_of_readings(answer: Answer) -> dict[str, float]:
     for by, rule in READINGS[answer.method.split(":")[0]]:
         explanation = with_node_scores(answer.explanation, rule)
         scores = motifs.ranked_accuracy(answer, explanation, by)
-        values |= {f"{protocol}, {words((by, rule))}": scores[protocol]
-                   for protocol in ("paper", "strict") if protocol in scores}  # fmt: skip
+        values |= {
+            f"{protocol}, {words((by, rule))}": scores[protocol]
+            for protocol in ("paper", "strict")
+            if protocol in scores
+        }
     return values
 
 
 GRID = Grid(
     TRUTH_SETS,
-    lambda data: {label(name, setting): setting for name in EXPLAINERS
-                  for setting in candidates(data, name)},
-    motifs.scoring(STRICT, PAPER), measures=(accuracy_of_readings,), seeds=(100, 101),
-    quick=("tree-cycles",))  # fmt: skip
+    lambda data: {
+        label(name, setting): setting for name in EXPLAINERS for setting in candidates(data, name)
+    },
+    motifs.scoring(STRICT, PAPER),
+    measures=(accuracy_of_readings,),
+    seeds=(100, 101),
+    quick=("tree-cycles",),
+)
 
 
 def page(results: Measurements) -> Page:
@@ -139,31 +155,46 @@ def page(results: Measurements) -> Page:
         better.append(best_names)
         furthest, close = max(gaps, default=nan), sum(gap <= CLOSE for gap in gaps)
         beyond = "" if close == len(gaps) else f", furthest {furthest:.3f}"
-        claims.append(Claim(
-            f"On these seeds the selected settings are within {CLOSE} of the best candidate", "",
-            f"{close} of {len(gaps)} sets{beyond}",
-            holds=furthest <= CLOSE if gaps else None, on=name))  # fmt: skip
-    tables = [Table("The best candidate, where it is not (nearly) the selected one",
-                    ["", *titles], better)]  # fmt: skip
+        claims.append(
+            Claim(
+                f"On these seeds the selected settings are within {CLOSE} of the best candidate",
+                "",
+                f"{close} of {len(gaps)} sets{beyond}",
+                holds=furthest <= CLOSE if gaps else None,
+                on=name,
+            )
+        )
+    tables = [
+        Table(
+            "The best candidate, where it is not (nearly) the selected one", ["", *titles], better
+        )
+    ]
     tables += [pivot(results, f"{title}: accuracy of all candidates", results.names("measure"),
                      columns="measure", data=title, digits=3) for title in titles]  # fmt: skip
     return Page(
-        "Settings, chosen on validation seeds", claims, None, {"Details": tables},
+        "Settings, chosen on validation seeds",
+        claims,
+        None,
+        {"Details": tables},
         f"Every explainer has {CANDIDATES} candidates on every set, and the same questions about "
         "models of seeds that no other page scores.",
         "Candidates are settings times readings: ranking by signed or absolute value, rule from "
         f"edges to nodes. Judged by {STRICT} questions of `strict` and {PAPER} of `paper` a seed: "
         "the mean of the accuracies under the two protocols "
-        "([protocols.md](protocols.md)).")  # fmt: skip
+        "([protocols.md](protocols.md)).",
+    )
 
 
 def worth(results: Measurements, dataset: str, explainer: str) -> dict[tuple[str, str], float]:
     """The mean of the accuracies under both protocols, by candidate and reading."""
     labels = [label(explainer, setting) for setting in candidates(dataset, explainer)]
-    return {(name, reading): fmean(
-        results.estimate(f"{protocol}, {reading}", dataset=dataset, method=name).mean
-        for protocol in ("paper", "strict"))
-        for name, reading in product(labels, map(words, READINGS[explainer]))}  # fmt: skip
+    return {
+        (name, reading): fmean(
+            results.estimate(f"{protocol}, {reading}", dataset=dataset, method=name).mean
+            for protocol in ("paper", "strict")
+        )
+        for name, reading in product(labels, map(words, READINGS[explainer]))
+    }
 
 
 STUDY = Study("settings", "how the explainers are asked, chosen on validation seeds", (GRID,), page)

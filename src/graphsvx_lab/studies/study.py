@@ -42,7 +42,8 @@ OTHER_PAGES = {
     "models.md": "Accuracy of the trained models, made by `graphsvx train --all`",
     "speed.md": "Speed against peers, made by `./scripts/bench --docs`",
     "error.md": "Error against peers at equal numbers of calls, made by `./scripts/bench --docs`",
-    "protocols.md": "How accuracy is scored"}  # fmt: skip
+    "protocols.md": "How accuracy is scored",
+}
 Questions = Mapping[str, tuple[int, ...]]
 """Nodes (or graphs, by position) to explain, by the protocol that scores them."""
 Cell = tuple[int, Row]
@@ -131,11 +132,14 @@ class Grid:
     def reduced(self) -> Grid:
         """The quick version: few data sets, one seed, few questions, little effort."""
         return replace(
-            self, datasets=self.datasets[:1] if self.quick is None else self.quick,
+            self,
+            datasets=self.datasets[:1] if self.quick is None else self.quick,
             methods=lambda data: {k: setting.quick() for k, setting in self.methods(data).items()},
             questions=lambda trained: {
-                k: ids[:QUICK_QUESTIONS] for k, ids in self.questions(trained).items()},
-            seeds=self.seeds[:1])  # fmt: skip
+                k: ids[:QUICK_QUESTIONS] for k, ids in self.questions(trained).items()
+            },
+            seeds=self.seeds[:1],
+        )
 
     def measured(
         self, context: StudyContext, dataset: str, trained: Trained, seed: int
@@ -143,8 +147,10 @@ class Grid:
         """Explain everything of one data set, model and seed, and measure it."""
         questions, settings = self.questions(trained), self.methods(dataset)
         queries = sorted({query for ids in questions.values() for query in ids})
-        explained = {name: setting.explanations(context, trained, queries)
-                     for name, setting in settings.items()}  # fmt: skip
+        explained = {
+            name: setting.explanations(context, trained, queries)
+            for name, setting in settings.items()
+        }
         case = Case(context, trained, seed, questions, settings, explained)
         for method, by_question in explained.items():
             for question, explanation in by_question.items():
@@ -220,12 +226,18 @@ class Study:
         the facts of the table name them as missing.
         """
         seconds = 0.0
-        results = Measurements(self.name, facts={
-            "command": context.command, "quick": context.quick,
-            "versions": ", ".join(f"{k} {v}" for k, v in identity.package_versions().items()),
-            "code": hash_of_code()[:12],
-            "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
-            "settings": {}, "failures": {}})  # fmt: skip
+        results = Measurements(
+            self.name,
+            facts={
+                "command": context.command,
+                "quick": context.quick,
+                "versions": ", ".join(f"{k} {v}" for k, v in identity.package_versions().items()),
+                "code": hash_of_code()[:12],
+                "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
+                "settings": {},
+                "failures": {},
+            },
+        )
         grids, cells, measured = self.used_grids(context), self.cells(context), measured or {}
         datasets = dict.fromkeys(name for grid in grids for name in grid.datasets)
         absent = {name: reason for name in datasets if (reason := why_missing(name))}
@@ -296,8 +308,13 @@ def measure_in_processes(
     """
     groups: dict[tuple[str, int | None], list[tuple[Study, StudyContext, Cell]]] = {}
     parallel = {study: c for study, c in contexts.items() if c.workers != 1 and can_fork()}
-    joined = {name for study, c in parallel.items() for grid in study.used_grids(c)
-              for name in grid.datasets if grid.other_seeds}  # fmt: skip
+    joined = {
+        name
+        for study, c in parallel.items()
+        for grid in study.used_grids(c)
+        for name in grid.datasets
+        if grid.other_seeds
+    }
     for study, context in parallel.items():
         for cell in () if study.takes_times else study.cells(context):
             key = cell[1].dataset, None if cell[1].dataset in joined else cell[1].seed
@@ -331,8 +348,10 @@ def measure_in_processes(
 
 def _effort(cells: Iterable[tuple[Study, StudyContext, Cell]]) -> int:
     """What cells take, roughly: the number of explainers that are asked, and one for a model."""
-    return sum(1 + len(study.used_grids(context)[place].methods(row.dataset))
-               for study, context, (place, row) in cells)  # fmt: skip
+    return sum(
+        1 + len(study.used_grids(context)[place].methods(row.dataset))
+        for study, context, (place, row) in cells
+    )
 
 
 def _named(function: Any) -> Any:
@@ -353,8 +372,10 @@ def _seeds_left(rows: Iterable[Row]) -> list[str]:
     seeds: dict[str, list[int]] = {}
     for row in rows:
         seeds.setdefault(data_title(row.dataset, row.model), []).append(row.seed)
-    return [f"{title} (seed{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))})"
-            for title, numbers in seeds.items()]  # fmt: skip
+    return [
+        f"{title} (seed{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))})"
+        for title, numbers in seeds.items()
+    ]
 
 
 def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
@@ -373,8 +394,9 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
             rows[in_paper] += [[link, *row] for row in cells]
         state = verdict(claims) if measured else f"not measured yet: `graphsvx study {study.name}`"
         pages.append(f"- {link} ({state}): {study.about}")
-    pages += [f"- [{title}]({file})" for file, title in OTHER_PAGES.items()
-              if (folder / file).exists()]  # fmt: skip
+    pages += [
+        f"- [{title}]({file})" for file, title in OTHER_PAGES.items() if (folder / file).exists()
+    ]
     tested = len(verdicts) - verdicts.count(None)
     beyond = [[*row[:2], *row[3:]] for row in rows[False]]
     text = [
@@ -388,9 +410,11 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         markdown_table(("study", *CLAIM_COLUMNS), rows[True]),
         "## Beyond the paper" if beyond else "",
         markdown_table(("study", "claim", *CLAIM_COLUMNS[2:]), beyond) if beyond else "",
-        "## Pages", "\n".join(pages),
+        "## Pages",
+        "\n".join(pages),
         "Made by `graphsvx study --all` from the table of measurements beside each page"
-        + (f", in {seconds / 60:.0f} minutes of processor time." if seconds else ".")]  # fmt: skip
+        + (f", in {seconds / 60:.0f} minutes of processor time." if seconds else "."),
+    ]
     path = folder / "README.md"
     with atomic_write(path) as part:
         part.write_text("\n\n".join(filter(None, text)) + "\n", encoding="utf-8")

@@ -165,9 +165,12 @@ def _read_weights(path: Path, card: Card) -> nn.Module:
         raise DataError(f"{path} is damaged or is not the file of its card; {again}")
     try:
         net = build(
-            card.settings, features=card.features, classes=card.classes, task=card.task,
+            card.settings,
+            features=card.features,
+            classes=card.classes,
+            task=card.task,
             dataset=card.dataset,
-        )  # fmt: skip
+        )
         net.load_state_dict(safetensors.torch.load(content))
     # KeyError: unknown model; RuntimeError: tensors of other names or shapes.
     except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:

@@ -20,8 +20,14 @@ Family = Literal["blocks", "citation", "typed", "relational"]
 BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat", "released")
 CITATION_MODELS = ("gcn", "gat")
 CITATION_SETS = (
-    "cora", "citeseer", "pubmed", "amazon-photo", "karate", "les-miserables", "digits",
-)  # fmt: skip
+    "cora",
+    "citeseer",
+    "pubmed",
+    "amazon-photo",
+    "karate",
+    "les-miserables",
+    "digits",
+)
 TYPED_MODELS = ("sage", "gat")
 TYPED_SETS = ("acm", "typed-motifs", "southern-women")
 RELATIONAL_MODELS = ("rgcn",)

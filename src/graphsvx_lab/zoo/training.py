@@ -147,9 +147,12 @@ def train(
         # Dropout and initial weights use the global random state: seed it for this training.
         torch.random.set_rng_state(generator(seed, dataset.name, "training").get_state())
         net = build(
-            settings, features=dataset.features, classes=dataset.classes, task=dataset.task,
+            settings,
+            features=dataset.features,
+            classes=dataset.classes,
+            task=dataset.task,
             dataset=dataset.name,
-        )  # fmt: skip
+        )
         if isinstance(net, RelationalEncoder):
             best_epoch = fit_links(net, dataset, settings, _reported(settings, progress))
         else:

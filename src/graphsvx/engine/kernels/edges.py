@@ -164,9 +164,11 @@ class EdgeSegments:
         table = functional.pad(values, (0, 1), value=1.0).reshape(-1, width + 1)
         starts = self.starts + head * len(sources)
         sums = embedding_sum(
-            (sources * heads + head).reshape(-1), table, starts.reshape(-1),
+            (sources * heads + head).reshape(-1),
+            table,
+            starts.reshape(-1),
             active.t().reshape(-1),
-        )  # fmt: skip
+        )
         total = sums.view(heads, len(self.starts), width + 1).transpose(0, 1)
         norm = total[:, :, width:]
         means = total[:, :, :width] / norm.masked_fill(norm == 0, 1)
@@ -258,9 +260,12 @@ class FirstRound:
 
     @staticmethod
     def of(
-        edges: FieldEdges, active: NDArray[np.bool_], degrees: NDArray[np.float32] | None,
-        nodes: Tensor, graphs: Tensor,
-    ) -> FirstRound:  # fmt: skip
+        edges: FieldEdges,
+        active: NDArray[np.bool_],
+        degrees: NDArray[np.float32] | None,
+        nodes: Tensor,
+        graphs: Tensor,
+    ) -> FirstRound:
         """For `active` and `degrees` [nodes, graphs] and the node and graph of each row."""
 
         def contiguous(values: NDArray[Any]) -> Tensor:

@@ -126,7 +126,7 @@ class _Heads:
 
 def _attend(
     scores: Tensor, values: _Heads, segments: EdgeSegments, targets: Tensor, rows: int
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Softmax of scores [edges, heads] over each segment, times values: [rows, heads, width].
 
     A segment without edges gives zeros.
@@ -435,9 +435,16 @@ _KERNELS = {
     )
 }
 _METHODS = {
-    "forward", "propagate", "message", "aggregate", "update", "edge_updater", "edge_update",
-    "message_and_aggregate", "explain_message",
-}  # fmt: skip
+    "forward",
+    "propagate",
+    "message",
+    "aggregate",
+    "update",
+    "edge_updater",
+    "edge_update",
+    "message_and_aggregate",
+    "explain_message",
+}
 _HOOKS = tuple(
     f"_{part}_forward_{kind}"
     for part in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")

@@ -437,8 +437,12 @@ class PatchedRows(Lazy):
         """A wrapper without data of its own."""
         wrapper: PatchedRows = cls.placeholder(len(table) + len(off) * count, table)
         wrapper.table, wrapper.count, wrapper.columns, wrapper.off, wrapper.other = (
-            table, count, columns, off, other,
-        )  # fmt: skip
+            table,
+            count,
+            columns,
+            off,
+            other,
+        )
         return wrapper
 
     def plain(self) -> Tensor:

@@ -350,8 +350,9 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
         return NotImplemented
     if all(isinstance(part, SharedRows) and part.index is first.index for part in tensors):
         return SharedRows(torch.cat([plain(part.base) for part in tensors], -1), first.index)
-    wide = any(isinstance(part, (SharedRows, MixedRows)) and part.shape[-1] >= _WIDE
-               for part in tensors)  # fmt: skip
+    wide = any(
+        isinstance(part, (SharedRows, MixedRows)) and part.shape[-1] >= _WIDE for part in tensors
+    )
     return JoinedColumns(tensors) if wide else NotImplemented
 
 

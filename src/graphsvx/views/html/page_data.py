@@ -157,15 +157,17 @@ def _members(
     bubbles = []
     for _, group in grouping.bubbles:
         order = sorted(group, key=lambda i: -max(abs(d.dots[i].credit) for d in by_output))
-        bubbles.append([
+        bubbles.append(
             [
-                by_output[0].dots[i].id,
-                by_output[0].dots[i].label,
-                _number([drawing.dots[i].credit for drawing in by_output]),
-                _number([drawing.dots[i].error for drawing in by_output]),
+                [
+                    by_output[0].dots[i].id,
+                    by_output[0].dots[i].label,
+                    _number([drawing.dots[i].credit for drawing in by_output]),
+                    _number([drawing.dots[i].error for drawing in by_output]),
+                ]
+                for i in order[:MOST_MEMBERS]
             ]
-            for i in order[:MOST_MEMBERS]
-        ])  # fmt: skip
+        )
     return bubbles
 
 

@@ -82,9 +82,16 @@ def bars(
     if estimated:
         sizes = [error if math.isfinite(error) else 0.0 for error in errors]
         ax.errorbar(
-            values[: len(shown)], places[: len(shown)], xerr=sizes, fmt="none",
-            ecolor=palette.INK, elinewidth=1.1, capsize=2.5, capthick=1.1, gid="errors",
-        )  # fmt: skip
+            values[: len(shown)],
+            places[: len(shown)],
+            xerr=sizes,
+            fmt="none",
+            ecolor=palette.INK,
+            elinewidth=1.1,
+            capsize=2.5,
+            capthick=1.1,
+            gid="errors",
+        )
     else:
         errors = [0.0] * len(shown)
     ax.axvline(0, color=palette.INK, lw=0.8)
@@ -117,9 +124,15 @@ def _numbers(ax: Axes, values: list[float], reach: list[float]) -> None:
         right = value >= 0
         end = value + error if right else value - error
         canvas.text(
-            ax, end + (0.02 if right else -0.02) * span, i, signed(value), va="center",
-            ha="left" if right else "right", fontsize=canvas.TINY, color=palette.INK,
-        )  # fmt: skip
+            ax,
+            end + (0.02 if right else -0.02) * span,
+            i,
+            signed(value),
+            va="center",
+            ha="left" if right else "right",
+            fontsize=canvas.TINY,
+            color=palette.INK,
+        )
 
 
 def _axis_label(explanation: Explanation, estimated: bool) -> str:
@@ -133,9 +146,16 @@ def _no_players(ax: Axes) -> Axes:
     ax.grid(visible=False)
     ax.spines["bottom"].set_visible(False)
     canvas.text(
-        ax, 0.5, 0.5, "no players: nothing to share out", transform=ax.transAxes, ha="center",
-        va="center", fontsize=9, color=palette.GREY,
-    )  # fmt: skip
+        ax,
+        0.5,
+        0.5,
+        "no players: nothing to share out",
+        transform=ax.transAxes,
+        ha="center",
+        va="center",
+        fontsize=9,
+        color=palette.GREY,
+    )
     return ax
 
 
@@ -199,9 +219,12 @@ def waterfall(
     # Base and prediction are drawn from the left border; only the steps between them have a scale.
     floor = 0.0 if low >= 0 and low < 2 * span else low - 0.25 * span
     ax.barh(
-        [0, last], [explanation.base - floor, explanation.prediction - floor], left=floor,
-        color=[palette.PALE, palette.GREY], height=0.66,
-    )  # fmt: skip
+        [0, last],
+        [explanation.base - floor, explanation.prediction - floor],
+        left=floor,
+        color=[palette.PALE, palette.GREY],
+        height=0.66,
+    )
     ax.plot([explanation.base] * 2, [-0.33, 1.33], color=palette.GREY, lw=0.7, zorder=0)
     right = high + 0.2 * (high - floor)
     ax.set_xlim(floor, right)

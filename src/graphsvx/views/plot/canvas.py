@@ -63,9 +63,16 @@ def heading(ax: Axes, words: str, below: str = "") -> None:
     title.set_parse_math(False)
     if below:
         note = ax.annotate(
-            below, (0, 1), xytext=(0, 7), xycoords="axes fraction", textcoords="offset points",
-            fontsize=SMALL, color=palette.GREY, ha="left", va="bottom",
-        )  # fmt: skip
+            below,
+            (0, 1),
+            xytext=(0, 7),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            fontsize=SMALL,
+            color=palette.GREY,
+            ha="left",
+            va="bottom",
+        )
         note.set_parse_math(False)
 
 

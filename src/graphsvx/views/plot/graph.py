@@ -199,11 +199,17 @@ def _draw_lines(ax: Axes, drawing: PlacedDrawing) -> None:
         if line.one_way:
             ax.add_patch(
                 FancyArrowPatch(
-                    a, b, arrowstyle="-|>", mutation_scale=5 + 2 * style[0], lw=style[0],
-                    color=style[1], shrinkA=drawing.size(line.a) + 1,
-                    shrinkB=drawing.size(line.b) + 1.5, zorder=1,
+                    a,
+                    b,
+                    arrowstyle="-|>",
+                    mutation_scale=5 + 2 * style[0],
+                    lw=style[0],
+                    color=style[1],
+                    shrinkA=drawing.size(line.a) + 1,
+                    shrinkB=drawing.size(line.b) + 1.5,
+                    zorder=1,
                 )
-            )  # fmt: skip
+            )
             continue
         for start, end in _strokes(drawing, line, a, b):
             thin.append((start, end))
@@ -302,15 +308,26 @@ def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
         marker = palette.shape_of(shape)
         for size, colour in ((wide, palette.INK), (wide - 1.6, "#FFFFFF")):
             ax.scatter(
-                places[marked, 0], places[marked, 1],
-                s=[(2 * (sizes[i] + size)) ** 2 for i in marked], c=colour, linewidths=0, zorder=2,
-                gid="explained" if size == wide else "gap", marker=marker,
-            )  # fmt: skip
+                places[marked, 0],
+                places[marked, 1],
+                s=[(2 * (sizes[i] + size)) ** 2 for i in marked],
+                c=colour,
+                linewidths=0,
+                zorder=2,
+                gid="explained" if size == wide else "gap",
+                marker=marker,
+            )
         ax.scatter(
-            places[same, 0], places[same, 1], s=[(2 * sizes[i]) ** 2 for i in same],
-            c=[fills[i] for i in same], edgecolors=[rings[i] for i in same],
-            linewidths=[widths[i] for i in same], zorder=3, gid="nodes", marker=marker,
-        )  # fmt: skip
+            places[same, 0],
+            places[same, 1],
+            s=[(2 * sizes[i]) ** 2 for i in same],
+            c=[fills[i] for i in same],
+            edgecolors=[rings[i] for i in same],
+            linewidths=[widths[i] for i in same],
+            zorder=3,
+            gid="nodes",
+            marker=marker,
+        )
 
 
 def _write_labels(ax: Axes, drawing: PlacedDrawing, node_labels: bool) -> None:
@@ -324,17 +341,29 @@ def _write_labels(ax: Axes, drawing: PlacedDrawing, node_labels: bool) -> None:
         unlabelled = drawing.faded(i) and drawing.crowded and dot.count == 1
         if fits >= 4.2 and not unlabelled:
             canvas.text(
-                ax, drawing.where[i, 0], drawing.where[i, 1], label, fontsize=fits,
-                ha="center", va="center_baseline",
+                ax,
+                drawing.where[i, 0],
+                drawing.where[i, 1],
+                label,
+                fontsize=fits,
+                ha="center",
+                va="center_baseline",
                 color=palette.GREY if drawing.faded(i) else palette.ink_on(_fill(drawing, dot, i)),
                 zorder=4,
                 fontweight="bold" if dot.centre else "normal",
-            )  # fmt: skip
+            )
         elif i in drawing.bold or dot.count > 1:
             note = ax.annotate(
-                label, drawing.where[i], xytext=(0, -radius - 2.5), textcoords="offset points",
-                fontsize=6.5, ha="center", va="top", color=palette.INK, zorder=5,
-            )  # fmt: skip
+                label,
+                drawing.where[i],
+                xytext=(0, -radius - 2.5),
+                textcoords="offset points",
+                fontsize=6.5,
+                ha="center",
+                va="top",
+                color=palette.INK,
+                zorder=5,
+            )
             note.set_parse_math(False)
             note.set_path_effects([withStroke(linewidth=2, foreground="white")])
 
@@ -343,10 +372,16 @@ def _write_symbols(ax: Axes, drawing: PlacedDrawing) -> None:
     for i, symbol in enumerate(drawing.atoms or ()):
         fill = _fill(drawing, drawing.drawing.dots[i], i)
         canvas.text(
-            ax, drawing.where[i, 0], drawing.where[i, 1], canvas.short(symbol, 4),
-            fontsize=max(4.2, 1.12 * drawing.size(i)), ha="center", va="center_baseline",
-            color=palette.ink_on(fill), zorder=4,
-        )  # fmt: skip
+            ax,
+            drawing.where[i, 0],
+            drawing.where[i, 1],
+            canvas.short(symbol, 4),
+            fontsize=max(4.2, 1.12 * drawing.size(i)),
+            ha="center",
+            va="center_baseline",
+            color=palette.ink_on(fill),
+            zorder=4,
+        )
 
 
 # Legend and colour bar of the plot of a receptive field.
@@ -379,18 +414,24 @@ def draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> N
     dots = drawing.drawing.dots
     if any(dot.centre for dot in dots):
         mark(
-            "explained", marker="o", markersize=6, markerfacecolor="white",
-            markeredgecolor=palette.INK, markeredgewidth=1.6,
-        )  # fmt: skip
+            "explained",
+            marker="o",
+            markersize=6,
+            markerfacecolor="white",
+            markeredgecolor=palette.INK,
+            markeredgewidth=1.6,
+        )
     if drawing.atoms is None:
         for category in sorted({dot.category for dot in dots if dot.category is not None}):
             typed = explanation.types is not None and not explanation.types.flat
             mark(
                 class_label(explanation, category),
-                marker=palette.shape_of(category if typed else 0), markersize=6.5,
+                marker=palette.shape_of(category if typed else 0),
+                markersize=6.5,
                 markerfacecolor=palette.mixed(palette.of_class(category), "#FFFFFF", 0.15),
-                markeredgecolor="#6B7280", markeredgewidth=0.6,
-            )  # fmt: skip
+                markeredgecolor="#6B7280",
+                markeredgewidth=0.6,
+            )
     lines = drawing.drawing.lines
     bold = any(line.a in drawing.bold and line.b in drawing.bold for line in lines)
     if bold and not any(line.plays for line in lines):
@@ -403,18 +444,26 @@ def draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> N
         total = math.fsum(dot.credit for dot in groups)
         mark(
             f"+{sum(dot.count for dot in groups)} more nodes, together {signed(total)}",
-            marker="o", markersize=7, markerfacecolor="#E9EAED", markeredgecolor="#6B7280",
+            marker="o",
+            markersize=7,
+            markerfacecolor="#E9EAED",
+            markeredgecolor="#6B7280",
             markeredgewidth=0.6,
-        )  # fmt: skip
+        )
     if not handles:
         return
     box = ax.legend(
-        handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.01),
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.01),
         ncols=min(3, len(handles)),
-        fontsize=canvas.TINY, frameon=False, handletextpad=0.7, handlelength=1.5,
+        fontsize=canvas.TINY,
+        frameon=False,
+        handletextpad=0.7,
+        handlelength=1.5,
         columnspacing=1.3,
         borderaxespad=0.0,
-    )  # fmt: skip
+    )
     for entry in box.get_texts():
         entry.set_parse_math(False)
 

@@ -189,9 +189,13 @@ def heatmap(
     # Hatched where an explanation does not have the player, which differs from credit 0.
     ax.patch.set(facecolor="#FFFFFF", edgecolor=palette.PALE, hatch="//////", linewidth=0)
     image = ax.imshow(
-        credit, cmap=canvas.DIVERGING, vmin=-scale or -1.0, vmax=scale or 1.0, aspect="auto",
+        credit,
+        cmap=canvas.DIVERGING,
+        vmin=-scale or -1.0,
+        vmax=scale or 1.0,
+        aspect="auto",
         interpolation="nearest",
-    )  # fmt: skip
+    )
     canvas.plain_ticks(
         ax, "y", [float(i) for i in range(len(names))], [canvas.short(n) for n in names]
     )
@@ -287,10 +291,17 @@ def share(
     handles, names = ax.get_legend_handles_labels()
     order = sorted(range(len(names)), key=lambda i: names[i] == "prediction")
     ax.legend(
-        [handles[i] for i in order], [names[i] for i in order],
-        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=6, frameon=False, fontsize=canvas.TINY,
-        handlelength=1.1, columnspacing=1.2, borderaxespad=0.2,
-    )  # fmt: skip
+        [handles[i] for i in order],
+        [names[i] for i in order],
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=6,
+        frameon=False,
+        fontsize=canvas.TINY,
+        handlelength=1.1,
+        columnspacing=1.2,
+        borderaxespad=0.2,
+    )
     return ax
 
 
@@ -365,9 +376,15 @@ def convergence(
         colour = INKS[i % len(INKS)]
         ax.fill_between(calls, values - errors, values + errors, color=colour, alpha=0.16, lw=0)
         ax.plot(
-            calls, values, color=colour, marker="o", ms=3, lw=1.5,
-            linestyle=STYLES[i // len(INKS) % len(STYLES)], gid=best.name,
-        )  # fmt: skip
+            calls,
+            values,
+            color=colour,
+            marker="o",
+            ms=3,
+            lw=1.5,
+            linestyle=STYLES[i // len(INKS) % len(STYLES)],
+            gid=best.name,
+        )
         ends.append((float(values[-1]), best.name, colour))
     if calls[0] > 0 and calls[-1] / calls[0] > 4:
         ax.set_xscale("log")
@@ -395,9 +412,15 @@ def _label_curves(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> Non
             heights[i + 1] += push
     for height, (_, name, colour) in zip(heights, order, strict=True):
         note = ax.annotate(
-            canvas.short(name, 18), (x, height), xytext=(7, 0), textcoords="offset points",
-            va="center", fontsize=canvas.TINY, color=colour, annotation_clip=False,
-        )  # fmt: skip
+            canvas.short(name, 18),
+            (x, height),
+            xytext=(7, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=canvas.TINY,
+            color=colour,
+            annotation_clip=False,
+        )
         note.set_parse_math(False)
 
 

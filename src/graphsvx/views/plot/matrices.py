@@ -86,10 +86,14 @@ def network(
     weight = np.abs(single[players])
     most = float(weight.max(initial=0.0)) or 1.0
     ax.scatter(
-        places[:, 0], places[:, 1], s=60 + 260 * weight / most, zorder=3,
+        places[:, 0],
+        places[:, 1],
+        s=60 + 260 * weight / most,
+        zorder=3,
         c=[palette.of_credit(float(single[player]), most) for player in players],
-        edgecolors="#6B7280", linewidths=0.7,
-    )  # fmt: skip
+        edgecolors="#6B7280",
+        linewidths=0.7,
+    )
     for name, (x, y) in zip(names, places, strict=True):
         side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
         height = "center" if abs(x) >= 0.2 else "bottom" if y > 0 else "top"
@@ -112,12 +116,18 @@ def curve(
     strong = palette.FOR if value > 0 else palette.AGAINST
     ax.add_patch(
         FancyArrowPatch(
-            (float(a[0]), float(a[1])), (float(b[0]), float(b[1])), arrowstyle="-",
-            connectionstyle=f"arc3,rad={bend}", lw=0.6 + 4.4 * share,
-            color=palette.mixed(palette.PALE, strong, 0.3 + 0.7 * share), alpha=0.85, zorder=2,
-            capstyle="round", gid="interaction",
+            (float(a[0]), float(a[1])),
+            (float(b[0]), float(b[1])),
+            arrowstyle="-",
+            connectionstyle=f"arc3,rad={bend}",
+            lw=0.6 + 4.4 * share,
+            color=palette.mixed(palette.PALE, strong, 0.3 + 0.7 * share),
+            alpha=0.85,
+            zorder=2,
+            capstyle="round",
+            gid="interaction",
         )
-    )  # fmt: skip
+    )
 
 
 def _below(record: Interactions) -> str:
@@ -182,15 +192,23 @@ def cell_heatmap(
     for i, j in zip(*np.nonzero(sure & (np.abs(values) >= 0.1 * largest)), strict=True):
         fill = palette.of_credit(float(values[i, j]), largest)
         canvas.text(
-            ax, float(j), float(i), signed(float(values[i, j]), 2 if largest >= 0.1 else 3),
-            ha="center", va="center", fontsize=canvas.TINY, color=palette.ink_on(fill),
-        )  # fmt: skip
+            ax,
+            float(j),
+            float(i),
+            signed(float(values[i, j]), 2 if largest >= 0.1 else 3),
+            ha="center",
+            va="center",
+            fontsize=canvas.TINY,
+            color=palette.ink_on(fill),
+        )
     ax.set_facecolor("#FFFFFF")
     canvas.matrix(
-        ax, image, [canvas.short(name, 22) for name in table.row_names],
+        ax,
+        image,
+        [canvas.short(name, 22) for name in table.row_names],
         [canvas.short(name, 18) for name in table.column_names],
         f"credit ({scale_of(explanation)})",
-    )  # fmt: skip
+    )
     ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
     ax.grid(which="minor", color="#FFFFFF", lw=1.5)
