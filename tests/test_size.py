@@ -9,11 +9,11 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 # Lines of Python. Lower a bound when code is removed; raise one only for what earns its lines.
 BOUNDS = {
-    "graphsvx/cli": 1_960,
+    "graphsvx/cli": 1_990,
     "graphsvx/core": 5_000,
     "graphsvx/engine": 7_150,
     "graphsvx/estimators": 4_640,
-    "graphsvx/explorer": 2_910,
+    "graphsvx/explorer": 3_060,
     "graphsvx/games": 1_180,
     "graphsvx/generators": 570,
     "graphsvx/integrations": 490,
@@ -25,7 +25,7 @@ BOUNDS = {
     "graphsvx/testing": 1_150,
     "graphsvx/utils": 1_490,
     "graphsvx/views": 3_200,
-    "graphsvx_lab/datasets": 2_260,
+    "graphsvx_lab/datasets": 2_320,
     "graphsvx_lab/metrics": 950,
     "graphsvx_lab/studies": 4_060,
     "graphsvx_lab/zoo": 1_520,

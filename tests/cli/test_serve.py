@@ -75,12 +75,25 @@ def test_the_command_of_a_run_is_used_for_names_of_the_zoo_only():
         assert _zoo_choice(f"graphsvx run cora {odd}") is None
 
 
-def test_without_a_source_it_opens_a_set_that_needs_no_download(tmp_path, asked, monkeypatch):
+def test_without_a_source_it_lists_the_sets_that_need_no_download(tmp_path, monkeypatch):
     monkeypatch.setenv("GRAPHSVX_MODELS", str(tmp_path))
-    result = serve()
-    assert "need no download" in result.stderr
-    assert "karate" in result.stderr
-    assert [(about["live"], about["count"]) for about in asked] == [(True, 1797)]
+    answers = []
+
+    def wait(server: Server) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        token = {"Authorization": f"Bearer {server.token}"}
+        for path in ("/", "/sets/karate/api/v1/workspace"):
+            connection.request("GET", path, headers=token)
+            answers.append(connection.getresponse().read())
+        connection.close()
+        server.close()
+
+    monkeypatch.setattr(Server, "wait", wait)
+    serve()
+    assert b"sets/digits/" in answers[0]
+    assert b"sets/cora/" not in answers[0]
+    about = json.loads(answers[1])
+    assert (about["title"], about["live"], about["count"]) == ("karate", True, 34)
 
 
 def test_the_identity_of_a_run_of_others_is_not_trusted(tmp_path, asked, monkeypatch):

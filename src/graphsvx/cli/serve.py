@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,9 +18,10 @@ from graphsvx.cli.options import ModelChoice
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import GraphSVXError, InputError
 from graphsvx.utils.console import message
-from graphsvx_lab.datasets.catalogue import CATALOGUE
+from graphsvx_lab.datasets.catalogue import CATALOGUE, PAPER_STATISTICS
 
 if TYPE_CHECKING:
+    from graphsvx.explorer.sets import OfferedSet
     from graphsvx.explorer.workspace import Workspace
     from graphsvx.runs import Run
 
@@ -40,9 +43,12 @@ Examples:
 @app.command(epilog=EXAMPLES)
 def serve(
     source: Annotated[
-        str,
-        typer.Argument(help="A data set, a saved PyG Data (.pt), or the folder of a run."),
-    ] = "digits",
+        str | None,
+        typer.Argument(
+            help="A data set, a saved PyG Data (.pt), or the folder of a run. Without it, a page "
+            "lists the data sets that need no download."
+        ),
+    ] = None,
     *,
     model: Annotated[
         list[str] | None,
@@ -65,6 +71,8 @@ def serve(
     browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
 ) -> None:
     """Explore predictions in the browser: explain, change, compare. Ctrl-C stops it."""
+    start_page = source is None and not (model or weights or checkpoint)
+    source = source or "digits"
     folder = Path(source)
     is_run = source not in CATALOGUE and (folder / "run.json").is_file()
     names: list[str | None] = [*model] if model else [None]
@@ -81,17 +89,26 @@ def serve(
     with stopped_at_once():
         from graphsvx.explorer.server import LOOPBACK, start
 
-    workspace = _of_run(folder) if is_run else _of_data(source, choices)
+    served = _offered() if start_page else _of_run(folder) if is_run else _of_data(source, choices)
     if host not in LOOPBACK:
         message(
             f"anyone who can reach {host} and has the token can use this server", style="yellow"
         )
-    if source in CATALOGUE:
-        others = [name for name, entry in CATALOGUE.items() if not entry.folder and name != source]
-        message(f"other data sets that need no download: {', '.join(others)}")
     with stopped_by_signals():
-        server = start(workspace, host=host, port=port, browser=browser, announce=True)
+        server = start(served, host=host, port=port, browser=browser, announce=True)
         server.wait()
+
+
+def _offered() -> dict[str, OfferedSet]:
+    """The data sets of the start page: those that can be read here, real ones first."""
+    from graphsvx.explorer.sets import OfferedSet
+
+    has_rdkit = find_spec("rdkit") is not None
+    return {
+        name: OfferedSet(entry.about, partial(_of_data, name, [ModelChoice(None, None, None, 0)]))
+        for name, entry in sorted(CATALOGUE.items(), key=lambda item: item[0] in PAPER_STATISTICS)
+        if entry.folder is None and (has_rdkit or entry.extra != "molecules")
+    }
 
 
 def _of_data(source: str, choices: list[ModelChoice], run: Run | None = None) -> Workspace:

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from importlib import resources
 from threading import Lock
 from typing import Any
@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from graphsvx.core.graph import Graph
 from graphsvx.errors import GraphSVXError, InputError, ModelError, first_line
@@ -61,7 +61,15 @@ class Explorer:
         self._run: tuple[Any, dict[str, Any]] | None = None
 
     def app(self, keys: Secrets, hosts: frozenset[str]) -> Guard:
-        """The application behind its guard."""
+        """The application behind its guard: the interface, the page and its files."""
+        files = [Route("/", page), Route("/static/{name}", static_file)]
+        routes = [Mount(API, app=self.interface), *files]
+        inner = Starlette(routes=routes, exception_handlers={404: not_found})
+        return Guard(inner, keys, hosts, self.limits.target)
+
+    @cached_property
+    def interface(self) -> Starlette:
+        """What is below `/api/v1`."""
         handlers: dict[str, Handler] = {
             "/workspace": self.about,
             "/nodes": self.rows,
@@ -78,10 +86,8 @@ class Explorer:
             "/agreement": self.agreement,
             "/run": self.run,
         }
-        routes = [Route(API + path, answering(handler)) for path, handler in handlers.items()]
-        routes += [Route("/", page), Route("/static/{name}", static_file)]
-        inner = Starlette(routes=routes, exception_handlers={404: not_found})
-        return Guard(inner, keys, hosts, self.limits.target)
+        routes = [Route(path, answering(handler)) for path, handler in handlers.items()]
+        return Starlette(routes=routes, exception_handlers={404: not_found})
 
     def close(self) -> None:
         """Stop the queues."""
@@ -371,14 +377,14 @@ def answering(handler: Handler) -> Handler:
         except asyncio.CancelledError:
             return Response(status_code=499)  # the client has gone
         except BusyError as error:
-            return _problem(503, str(error), {"retry-after": "2"})
+            return problem(503, str(error), {"retry-after": "2"})
         except ModelError as error:
-            return _problem(500, str(error))
+            return problem(500, str(error))
         except GraphSVXError as error:
-            return _problem(400, str(error))
+            return problem(400, str(error))
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            return _problem(500, f"internal error: {first_line(error)}")
+            return problem(500, f"internal error: {first_line(error)}")
 
     return answer
 
@@ -399,13 +405,13 @@ async def static_file(request: Request) -> Response:
     ending = name[name.rfind(".") :]
     names = {entry.name for entry in folder.iterdir()}
     if name not in names or ending not in TYPES:
-        return _problem(404, f"there is no file {one_line(name)[:60]!r}")
+        return problem(404, f"there is no file {one_line(name)[:60]!r}")
     return Response(folder.joinpath(name).read_text("utf-8"), media_type=TYPES[ending])
 
 
 async def not_found(_: Request, __: Exception) -> Response:
     """The answer to an unknown address."""
-    return _problem(404, f"there is nothing at this address; the interface is {API}/...")
+    return problem(404, f"there is nothing at this address; the interface is {API}/...")
 
 
 def parameters_of(request: Request) -> Parameters:
@@ -423,7 +429,8 @@ def parameters_of(request: Request) -> Parameters:
     return Parameters(pairs)
 
 
-def _problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """An error as JSON."""
     return JSONResponse({"error": message}, status, headers)
 
 

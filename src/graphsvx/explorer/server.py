@@ -7,10 +7,11 @@ import socket
 import sys
 import time
 import webbrowser
+from collections.abc import Mapping
 from contextlib import suppress
 from html import escape
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -22,6 +23,10 @@ from graphsvx.utils.console import message
 from graphsvx.utils.constraints import as_int
 from graphsvx.utils.extras import require_extra
 
+if TYPE_CHECKING:
+    from graphsvx.explorer.app import Explorer
+    from graphsvx.explorer.sets import ExplorerOfSets, OfferedSet
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -29,18 +34,26 @@ class Server:
     """A running explorer. Its address is `url`; `close()` stops it."""
 
     def __init__(
-        self, workspace: Workspace, host: str, port: int, limits: Limits | None = None
+        self,
+        served: Workspace | Mapping[str, OfferedSet],
+        host: str,
+        port: int,
+        limits: Limits | None = None,
     ) -> None:
         uvicorn = require_extra("uvicorn", "serve")
         require_extra("starlette", "serve")
         from graphsvx.explorer.app import Explorer  # noqa: PLC0415  (needs the extra)
         from graphsvx.explorer.guard import Secrets  # noqa: PLC0415  (needs the extra)
-        from graphsvx.explorer.server import bounded_protocol  # noqa: PLC0415  (extra)
+        from graphsvx.explorer.sets import ExplorerOfSets  # noqa: PLC0415  (needs the extra)
 
         self._keys = Secrets()
         self._socket = _listen(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
-        self._explorer = Explorer(workspace, limits)
+        self._explorer: Explorer | ExplorerOfSets
+        if isinstance(served, Workspace):
+            self._explorer = Explorer(served, limits)
+        else:
+            self._explorer = ExplorerOfSets(served, limits)
         names = {*LOOPBACK, host} if host in LOOPBACK else {host}
         hosts = frozenset(
             f"[{name}]:{self.port}" if ":" in name else f"{name}:{self.port}" for name in names
@@ -124,7 +137,7 @@ class Server:
 
 
 def start(
-    workspace: Workspace,
+    served: Workspace | Mapping[str, OfferedSet],
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -132,11 +145,14 @@ def start(
     announce: bool = False,
     limits: Limits | None = None,
 ) -> Server:
-    """Start a server; print its address and open the browser unless told not to."""
+    """Start a server; print its address and open the browser unless told not to.
+
+    Several data sets by name are listed on a start page, and loaded when they are opened.
+    """
     port = as_int(port, "port")
     if not 0 <= port < 65536:
         raise InputError(f"port must be from 0 to 65535, got {port}")
-    server = Server(workspace, host, port, limits)
+    server = Server(served, host, port, limits)
     if announce:
         message(f"graphsvx explorer: {server.url}")
     if browser or (browser is None and not _in_notebook()):

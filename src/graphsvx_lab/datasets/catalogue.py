@@ -28,12 +28,14 @@ class Listed:
     truth: what the ground truth explanations are, None where there are none.
     folder: folder of its raw files, None for sets that need none.
     extra: the extra that is needed to read it.
+    about: what it is, in a sentence, for sets that come with the project.
     """
 
     sizes: Statistics | None
     truth: str | None = None
     folder: str | None = None
     extra: str | None = None
+    about: str = ""
 
 
 # The paper's appendix, tables of statistics; for citation sets it counts undirected edges.
@@ -49,24 +51,69 @@ PAPER_STATISTICS: dict[str, Statistics] = {
 }
 
 CATALOGUE: dict[str, Listed] = {
-    "ba-shapes": Listed(PAPER_STATISTICS["ba-shapes"], "house"),
-    "ba-community": Listed(PAPER_STATISTICS["ba-community"], "house"),
-    "tree-cycles": Listed(PAPER_STATISTICS["tree-cycles"], "cycle"),
-    "tree-grid": Listed(PAPER_STATISTICS["tree-grid"], "grid"),
-    "ba-2motifs": Listed(PAPER_STATISTICS["ba-2motifs"], "house or 5-cycle"),
-    "typed-motifs": Listed(Statistics(1, 2, 664, 4, 8480), "relation"),
-    "karate": Listed(Statistics(1, 2, 34, 34, 156)),
-    "les-miserables": Listed(Statistics(1, 5, 77, 77, 508)),
-    "southern-women": Listed(Statistics(1, 2, 32, 1, 178)),
-    "digits": Listed(Statistics(1, 10, 1797, 64, 12618)),
+    "ba-shapes": Listed(
+        PAPER_STATISTICS["ba-shapes"],
+        "house",
+        about="Houses attached to a random graph: which place in a house has a node?",
+    ),
+    "ba-community": Listed(
+        PAPER_STATISTICS["ba-community"],
+        "house",
+        about="Two graphs of houses with features of their own, joined by random edges.",
+    ),
+    "tree-cycles": Listed(
+        PAPER_STATISTICS["tree-cycles"],
+        "cycle",
+        about="Rings of six nodes attached to a binary tree: is a node in a ring?",
+    ),
+    "tree-grid": Listed(
+        PAPER_STATISTICS["tree-grid"],
+        "grid",
+        about="Grids of three by three nodes attached to a binary tree: is a node in a grid?",
+    ),
+    "ba-2motifs": Listed(
+        PAPER_STATISTICS["ba-2motifs"],
+        "house or 5-cycle",
+        about="Random graphs, each with a house or a ring of five nodes: which one is it?",
+    ),
+    "typed-motifs": Listed(
+        Statistics(1, 2, 664, 4, 8480),
+        "relation",
+        about="Users, items and tags (a typed graph): one relation alone decides the classes.",
+    ),
+    "karate": Listed(
+        Statistics(1, 2, 34, 34, 156),
+        about="Members of a karate club that split in two: whom did each follow?",
+    ),
+    "les-miserables": Listed(
+        Statistics(1, 5, 77, 77, 508),
+        about="Characters of Les Misérables, by the chapters they share: which circle is each in?",
+    ),
+    "southern-women": Listed(
+        Statistics(1, 2, 32, 1, 178),
+        about="Women and the social events they went to (a typed graph): which circle is each in?",
+    ),
+    "digits": Listed(
+        Statistics(1, 10, 1797, 64, 12618),
+        about="Handwritten digits of 8 x 8 pixels, joined to their neighbours: which is it?",
+    ),
     "molecules-aromatic": Listed(
-        Statistics(505, 2, 7224, 13, 14820), "aromatic ring", extra="molecules"
+        Statistics(505, 2, 7224, 13, 14820),
+        "aromatic ring",
+        extra="molecules",
+        about="Well-known molecules: does each have an aromatic ring?",
     ),
     "molecules-carbonyl": Listed(
-        Statistics(505, 2, 7224, 13, 14820), "carbonyl", extra="molecules"
+        Statistics(505, 2, 7224, 13, 14820),
+        "carbonyl",
+        extra="molecules",
+        about="Well-known molecules: does each have a carbonyl group?",
     ),
     "molecules-logp": Listed(
-        Statistics(505, 1, 14566, 13, 29504), "atom contributions", extra="molecules"
+        Statistics(505, 1, 14566, 13, 29504),
+        "atom contributions",
+        extra="molecules",
+        about="Well-known molecules: Crippen's logP, a sum of contributions of atoms.",
     ),
     # Those above need no files.
     "mutag": Listed(PAPER_STATISTICS["mutag"], "NO2 or NH2", "Mutagenicity"),

@@ -161,6 +161,7 @@ const theme = () => {
 const start = async () => {
   theme();
   try {
+    byId('all-sets').hidden = !location.pathname.includes('/sets/');
     about = await get('workspace');
   } catch (error) {
     main.replaceChildren(failure(error));
