@@ -19,7 +19,6 @@ BOUNDS = {
     "graphsvx/integrations": 490,
     "graphsvx/masks": 880,
     "graphsvx/methods": 5_990,
-    "graphsvx/metrics": 660,
     "graphsvx/results": 3_340,
     "graphsvx/runs": 2_410,
     "graphsvx/testing": 1_150,

@@ -26,9 +26,9 @@ from graphsvx.metrics import (
     similarity,
     sparsity,
     stability,
+    top_keys,
     unfaithfulness,
 )
-from graphsvx.metrics.select import top_keys
 from tests.methods.conftest import known as known_fixture
 from tests.methods.conftest import known_graph as graph_fixture
 

@@ -21,8 +21,7 @@ from graphsvx.explorer.what_if import scores_after
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.methods import registry
 from graphsvx.methods.base import Method
-from graphsvx.metrics import agreement, faithful
-from graphsvx.metrics.select import Level, level_of, scores
+from graphsvx.metrics import Fidelity, Level, fidelity, level_of, scores, similarity
 from graphsvx.results.credit import SEVERAL, Credit, Region, TypeCredit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.printable import one_line
@@ -302,7 +301,7 @@ def agreement_of(first: Explanation, second: Explanation) -> dict[str, Any]:
     return {
         "level": level,
         "spearman": float(spearmanr(pairs[:, 0], pairs[:, 1]).statistic) if varies else None,
-        "cosine": agreement.similarity(first, second, level),
+        "cosine": similarity(first, second, level),
         "top": top,
         "overlap": len({*_strongest(a, top)} & {*_strongest(b, top)}),
         "players": [{"id": key, "a": a.get(key), "b": b.get(key)} for key in keys[:400]],
@@ -319,7 +318,7 @@ def fidelity_by_top(answers: Answers, question: Question) -> dict[str, Any]:
         points = _typed_fidelity(answers, question, explanation, steps)
     else:
         points = [
-            faithful.fidelity(
+            fidelity(
                 explanation,
                 workspace.models[question.model],
                 workspace.data_of(question.kind, question.which),
@@ -338,7 +337,7 @@ def fidelity_by_top(answers: Answers, question: Question) -> dict[str, Any]:
 
 def _typed_fidelity(
     answers: Answers, question: Question, explanation: Explanation, steps: list[int]
-) -> list[faithful.Fidelity]:
+) -> list[Fidelity]:
     """The same on a typed graph, by plain calls of the model with nodes or features off."""
     level = level_of(explanation)
     if level == "edges":
@@ -357,10 +356,7 @@ def _typed_fidelity(
         return float(scores_after(answers.workspace, question, changes)[explanation.target])
 
     full = score([])
-    return [
-        faithful.Fidelity(full - score(ranked[:step]), full - score(ranked[step:]))
-        for step in steps
-    ]
+    return [Fidelity(full - score(ranked[:step]), full - score(ranked[step:])) for step in steps]
 
 
 def _credit(explanation: Explanation, level: Level) -> tuple[list[Any], list[float]]:

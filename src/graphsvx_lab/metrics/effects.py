@@ -21,7 +21,7 @@ from torch import Tensor
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.methods import GraphSVX
 from graphsvx.methods.greedy import one_less
-from graphsvx.metrics.faithful import question
+from graphsvx.metrics import question
 from graphsvx.results.explanation import Explanation
 from graphsvx_lab.datasets.base import generator
 from graphsvx_lab.zoo import Trained

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.metrics.select import Key, Level, scores, strength, top_positions
+from graphsvx.metrics import Key, Level, scores, strength, top_positions
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
 from graphsvx_lab.datasets.truth import NodeTruth

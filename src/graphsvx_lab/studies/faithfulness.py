@@ -23,8 +23,7 @@ from torch_geometric.utils import dropout_edge
 
 from graphsvx import metrics
 from graphsvx.methods import GraphSVX, PGExplainer
-from graphsvx.metrics.faithful import Fidelity
-from graphsvx.metrics.select import top_keys
+from graphsvx.metrics import Fidelity, top_keys
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
 from graphsvx_lab import zoo

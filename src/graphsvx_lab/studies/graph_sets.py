@@ -20,7 +20,7 @@ from graphsvx.generators import ReplaceRows
 from graphsvx.methods import GNNExplainer, GraphSVX, Greedy, IntegratedGradients, PGExplainer
 from graphsvx.methods.gradients import Saliency
 from graphsvx.methods.pgm_explainer import PGMExplainer
-from graphsvx.metrics.select import scores, strength
+from graphsvx.metrics import scores, strength
 from graphsvx.utils.options import with_options
 from graphsvx_lab import metrics, zoo
 from graphsvx_lab.datasets.base import DataSet, draw, generator, stratified_split

@@ -18,8 +18,7 @@ from graphsvx.estimators import WLR, WLS, Estimator, Lasso
 from graphsvx.estimators.least_squares import Fit, surrogate
 from graphsvx.masks import Masks, Paired
 from graphsvx.methods import GNNExplainer, GraphSVX, Random
-from graphsvx.metrics import consistency
-from graphsvx.metrics.select import Level
+from graphsvx.metrics import Level, consistency
 from graphsvx_lab import metrics
 from graphsvx_lab.datasets.base import draw
 from graphsvx_lab.datasets.titles import NODE_SETS, NODE_TITLES
