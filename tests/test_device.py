@@ -46,7 +46,7 @@ from graphsvx.methods import (
     Random,
     Saliency,
 )
-from graphsvx.methods.base import Method
+from graphsvx.methods.baseline import Method
 from graphsvx.methods.player_kinds import MetaPaths
 from graphsvx.utils.given_up import collected
 from graphsvx_lab.metrics.effects import leave_one_out

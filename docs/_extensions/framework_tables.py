@@ -14,7 +14,7 @@ from typing import Any
 import graphsvx
 from graphsvx.errors import InputError
 from graphsvx.methods import registry
-from graphsvx.methods.base import Block, Properties
+from graphsvx.methods.baseline import Block, Properties
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.printable import markdown_table
 

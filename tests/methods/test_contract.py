@@ -13,9 +13,8 @@ from torch_geometric.nn import MessagePassing
 import graphsvx
 from graphsvx.errors import InputError, MissingExtraError, UnsupportedError
 from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
-from graphsvx.methods.gnnexplainer import GNNExplainer
-from graphsvx.methods.greedy import Greedy
-from graphsvx.methods.random import Random
+from graphsvx.methods.learned import GNNExplainer
+from graphsvx.methods.perturbing import Greedy, Random
 from graphsvx.utils import extras
 
 ALL = [

@@ -7,8 +7,8 @@ import torch
 
 import graphsvx
 from graphsvx.estimators.direct import as_edges, as_nodes, edges_to_nodes, nodes_to_edges
-from graphsvx.methods.gnnexplainer import GNNExplainer
 from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods.learned import GNNExplainer
 
 ENDS = torch.tensor([[5, 7, 7, 9], [7, 5, 9, 2]])
 

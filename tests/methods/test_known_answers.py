@@ -9,12 +9,9 @@ import graphsvx
 from graphsvx import explain_many
 from graphsvx.estimators.direct import as_nodes
 from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
-from graphsvx.methods.gnnexplainer import GNNExplainer
 from graphsvx.methods.graphsvx import GraphSVX
-from graphsvx.methods.greedy import Greedy
-from graphsvx.methods.pgexplainer import PGExplainer
-from graphsvx.methods.pgm_explainer import PGMExplainer
-from graphsvx.methods.random import Random
+from graphsvx.methods.learned import GNNExplainer, PGExplainer
+from graphsvx.methods.perturbing import Greedy, PGMExplainer, Random
 from graphsvx_lab.metrics import accuracy, auroc
 from tests.methods.conftest import CARRIED, CENTRE, CLIQUE, EDGES, NODES, OWN
 

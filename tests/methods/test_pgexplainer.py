@@ -10,8 +10,9 @@ from torch_geometric.explain.algorithm import PGExplainer as PyGExplainer
 from torch_geometric.nn import GraphSAGE
 
 import graphsvx
+from graphsvx.core.query import build_query
 from graphsvx.errors import DataError, InputError, UnsupportedError
-from graphsvx.methods.pgexplainer import PGExplainer
+from graphsvx.methods.learned import PGExplainer
 from graphsvx_lab.metrics import accuracy, auroc
 from tests.methods.conftest import CLIQUE, Known, KnownGraph, both_ways
 from tests.methods.test_wrapped import GCN, small  # noqa: F401  (a fixture)
@@ -111,18 +112,12 @@ def test_the_field_gives_what_the_whole_graph_gives():
     method = PGExplainer(epochs=2).fit(model, data, nodes=[20, 40])
     e = graphsvx.explain(model, data, node=30, method=method)
     assert e.field.ids.numel() == 5
-    algorithm = method.mask.restored(_config(), method.trained.weights)
+    algorithm = method.network(build_query(model, data, node=30))
     target = torch.full((60,), e.target)
     pyg_result = algorithm(model, data.x, data.edge_index, target=target, index=torch.tensor([30]))
     ends = [tuple(pair) for pair in data.edge_index.t().tolist()]
     for pair, value in e.edges.items():
         assert value == pytest.approx(float(pyg_result.edge_mask[ends.index(pair)]), abs=1e-6)
-
-
-def _config():
-    from graphsvx.masks.learned import model_config  # noqa: PLC0415  (only here)
-
-    return model_config("raw", False, False)
 
 
 def test_saving_and_loading_gives_the_same_answers(stars, tmp_path):

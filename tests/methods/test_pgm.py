@@ -9,7 +9,7 @@ from scipy.stats import chi2_contingency
 import graphsvx
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.estimators.bayes import BayesNetwork, chi_square
-from graphsvx.methods.pgm_explainer import PGMExplainer, coin_flips
+from graphsvx.methods.perturbing import PGMExplainer, coin_flips
 from tests.methods.conftest import CENTRE, CLIQUE, NODES
 
 

@@ -15,9 +15,9 @@ from torch_geometric.nn import GCNConv
 
 import graphsvx
 from graphsvx.methods import LIME, IntegratedGradients, Saliency
-from graphsvx.methods.gnnexplainer import GNNExplainer
 from graphsvx.methods.graphsvx import GraphSVX
-from graphsvx.methods.tabular import SHAP, numpy_seeded
+from graphsvx.methods.learned import GNNExplainer
+from graphsvx.methods.surrogates import SHAP, numpy_seeded
 from graphsvx.utils.extras import require_extra
 from tests.methods.conftest import both_ways
 

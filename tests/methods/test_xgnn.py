@@ -13,7 +13,7 @@ from torch_geometric.nn import GraphConv, global_add_pool
 
 import graphsvx
 from graphsvx.errors import InputError, UnsupportedError
-from graphsvx.methods.xgnn import MUTAG_VALENCES, XGNN, Grown, Rules
+from graphsvx.methods.xgnn import MUTAG_VALENCES, XGNN, Grown
 from graphsvx_lab.datasets.real import ATOMS
 
 pytestmark = pytest.mark.learned
@@ -112,11 +112,11 @@ def test_molecules_keep_their_valences():
 
 def test_only_valid_edges_are_allowed():
     graph = Grown((0, 1, 1), frozenset({(0, 1), (0, 2)}))
-    allowed = Rules(4, (2, 2)).allowed(graph)
+    allowed = graph.allowed(4, (2, 2))
     # Node 0 is full; 1 and 2 may meet, and each may get a new node of either kind.
     assert not allowed[0].any()
     assert allowed[1].tolist() == [False, False, True, True, True]
-    assert Rules(3, (2, 2)).allowed(graph)[1].tolist() == [False, False, True, False, False]
+    assert graph.allowed(3, (2, 2))[1].tolist() == [False, False, True, False, False]
     assert graph.joined(1, 4).kinds == (0, 1, 1, 1)
     assert (1, 3) in graph.joined(1, 4).edges
     assert graph.joined(2, 1).edges == {(0, 1), (0, 2), (1, 2)}

@@ -15,8 +15,8 @@ from torch_geometric.explain.algorithm import DummyExplainer
 import graphsvx
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods import SHAP
-from graphsvx.methods.gnnexplainer import GNNExplainer
-from graphsvx.methods.random import Random
+from graphsvx.methods.learned import GNNExplainer
+from graphsvx.methods.perturbing import Random
 from graphsvx.metrics import (
     characterization,
     consistency,

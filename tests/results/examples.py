@@ -10,12 +10,9 @@ from torch_geometric.data import Data
 from graphsvx import Explanation, GraphSVX, explain, explain_many
 from graphsvx.estimators import Lasso
 from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
-from graphsvx.methods.gnnexplainer import GNNExplainer
-from graphsvx.methods.graphlime import GraphLIME
-from graphsvx.methods.greedy import Greedy
-from graphsvx.methods.pgexplainer import PGExplainer
-from graphsvx.methods.pgm_explainer import PGMExplainer
-from graphsvx.methods.random import Random
+from graphsvx.methods.learned import GNNExplainer, PGExplainer
+from graphsvx.methods.perturbing import Greedy, PGMExplainer, Random
+from graphsvx.methods.surrogates import GraphLIME
 from graphsvx.methods.xgnn import XGNN
 from tests.methods.conftest import KnownGraph, both_ways, hand_set
 from tests.worlds import random_graph, random_model

@@ -27,10 +27,8 @@ from graphsvx.masks import (
     SmarterSeparate,
     SmartSeparate,
 )
-from graphsvx.masks.learned import EdgeNetwork, Learned
 from graphsvx.methods.gradients import IntegratedGradients, Saliency
-from graphsvx.methods.graphlime import HSICLasso
-from graphsvx.methods.tabular import LIME, SHAP
+from graphsvx.methods.surrogates import LIME, SHAP
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Range, checked, expected
 from graphsvx_lab import zoo
@@ -79,8 +77,8 @@ PARTS: dict[str, tuple[Any, Callable[[Any], GraphSVX]]] = {
     "Budget": (methods.Budget(20, max_samples=40), lambda part: GraphSVX(budget=part)),
 }  # fmt: skip
 OTHERS = [
-    Learned(), EdgeNetwork(), Isolate(), Indirect(), CutEdges(), ReplaceRows(), HSICLasso(),
-    BayesNetwork(), runs.Local(), runs.Ray(), zoo.Settings(),
+    Isolate(), Indirect(), CutEdges(), ReplaceRows(), BayesNetwork(), runs.Local(), runs.Ray(),
+    zoo.Settings(),
 ]  # fmt: skip
 
 

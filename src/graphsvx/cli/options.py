@@ -13,7 +13,7 @@ from graphsvx.errors import DataError, InputError
 from graphsvx_lab.datasets.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
-    from graphsvx.methods.base import Method
+    from graphsvx.methods.baseline import Method
 
 Dataset = Annotated[
     str, typer.Argument(help="A data set (see `graphsvx datasets`) or a saved PyG Data (.pt).")

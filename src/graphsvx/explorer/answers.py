@@ -20,7 +20,7 @@ from graphsvx.explorer.questions import Changes, Limits, Question
 from graphsvx.explorer.what_if import scores_after
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.methods import registry
-from graphsvx.methods.base import Method
+from graphsvx.methods.baseline import Method
 from graphsvx.metrics import Fidelity, Level, fidelity, level_of, scores, similarity
 from graphsvx.results.credit import SEVERAL, Credit, Region, TypeCredit
 from graphsvx.results.explanation import Explanation

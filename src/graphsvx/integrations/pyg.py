@@ -19,7 +19,7 @@ from torch_geometric.utils import subgraph
 from graphsvx.api import explain
 from graphsvx.core.model import Scale
 from graphsvx.errors import UnsupportedError
-from graphsvx.methods.base import Method
+from graphsvx.methods.baseline import Method
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import Cells, DefaultPlayers, Edges, SubgraphFeatures
 from graphsvx.results.credit import OTHER_FEATURES

@@ -6,7 +6,7 @@ graphsvx.explain(model, data, node=42, method=GNNExplainer())
 
 from typing import TYPE_CHECKING
 
-from graphsvx.methods.base import Block, Blocks, Method, Properties
+from graphsvx.methods.baseline import Block, Blocks, Method, Properties
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import (
     Cells,
@@ -24,14 +24,10 @@ from graphsvx.methods.settings import Budget
 from graphsvx.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from graphsvx.methods.gnnexplainer import GNNExplainer
     from graphsvx.methods.gradients import IntegratedGradients, Saliency
-    from graphsvx.methods.graphlime import GraphLIME
-    from graphsvx.methods.greedy import Greedy
-    from graphsvx.methods.pgexplainer import PGExplainer
-    from graphsvx.methods.pgm_explainer import PGMExplainer
-    from graphsvx.methods.random import Random
-    from graphsvx.methods.tabular import LIME, SHAP
+    from graphsvx.methods.learned import GNNExplainer, PGExplainer
+    from graphsvx.methods.perturbing import Greedy, PGMExplainer, Random
+    from graphsvx.methods.surrogates import LIME, SHAP, GraphLIME
     from graphsvx.methods.xgnn import MUTAG_VALENCES, XGNN
 
 __all__ = [
@@ -66,20 +62,14 @@ __all__ = [
 ]
 
 # Imported at first use: an explanation by GraphSVX needs none of them.
-_MODULES = {
-    "GNNExplainer": "gnnexplainer",
-    "GraphLIME": "graphlime",
-    "Greedy": "greedy",
-    "IntegratedGradients": "gradients",
-    "LIME": "tabular",
-    "MUTAG_VALENCES": "xgnn",
-    "PGExplainer": "pgexplainer",
-    "PGMExplainer": "pgm_explainer",
-    "Random": "random",
-    "SHAP": "tabular",
-    "Saliency": "gradients",
-    "XGNN": "xgnn",
+_BASELINES = {
+    "gradients": ("IntegratedGradients", "Saliency"),
+    "learned": ("GNNExplainer", "PGExplainer"),
+    "perturbing": ("Greedy", "PGMExplainer", "Random"),
+    "surrogates": ("LIME", "SHAP", "GraphLIME"),
+    "xgnn": ("MUTAG_VALENCES", "XGNN"),
 }
 __getattr__ = lazy_attributes(
-    __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
+    __name__,
+    {name: f"{__name__}.{module}" for module, names in _BASELINES.items() for name in names},
 )

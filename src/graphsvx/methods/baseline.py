@@ -1,10 +1,11 @@
-"""What the other explainers share: the question, the prediction to explain, and the record."""
+"""What an explainer is: `Method`, its description in blocks, and the frame that baselines share."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -17,7 +18,6 @@ from graphsvx.engine.choose import evaluate
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import UnsupportedError
 from graphsvx.generators import GameSetup
-from graphsvx.methods.base import Blocks
 from graphsvx.methods.build_explanation import field_record, no_edges, with_types
 from graphsvx.methods.player_kinds import KINDS
 from graphsvx.results.certificate import Certificate, GameReport
@@ -25,7 +25,71 @@ from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked
 
-_KINDS = {"node": "a node", "nodes": "a group of nodes", "graph": "a graph", "edge": "an edge"}
+Task = Literal["node", "nodes", "graph", "model"]
+Target = Literal["nodes", "edges", "features", "graph"]
+_TASKS = {"node": "a node", "nodes": "a group of nodes", "graph": "a graph", "edge": "an edge"}
+
+
+class Method(Protocol):
+    """An explainer: a callable of (query, seed) that returns an explanation."""
+
+    def __call__(self, query: Query, seed: int) -> Explanation:
+        """The explanation; the same seed gives the same result bit for bit."""
+        ...
+
+
+# --- the description of a method -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """One of MASK, GEN and EXPL: a description, and the class or function that implements it."""
+
+    does: str
+    code: type | Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Properties:
+    """The columns of the paper's table of explainers that hold for this implementation.
+
+    Each of them is measured by a test, on every method (`tests/methods/test_properties.py`).
+    """
+
+    decomposable: bool = False
+    """base + total == prediction, to 1e-6."""
+    general: bool = False
+    """Global: explains groups of nodes or the model, or carries over to unseen nodes."""
+    robust: bool = False
+    """Credit correlates by 0.99 or more between seeds (mean over pairs of them), and with that of
+    X with 1 % of noise."""
+    meaningful: bool = False
+    """Values are in units of the prediction: twice the score gives twice the credit."""
+    selective: bool = False
+    """Most players that cannot affect the prediction get exactly 0."""
+    contrastive: bool = False
+    """The credit of a difference of two outputs is the difference of their credits."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Description of a method in the paper's framework."""
+
+    title: str
+    mask: Block
+    gen: Block
+    expl: Block
+    explains: tuple[Target, ...]
+    properties: Properties
+    tasks: tuple[Task, ...] = ("node", "nodes", "graph")
+    source: str = ""
+    """The publication of the method."""
+    package: str | None = None
+    """The package whose implementation is used, if any."""
+    notes: str = ""
+
+
+# --- the frame of baselines ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -41,19 +105,14 @@ class Baseline(Checked, ABC):
         return self.explain(query, seed)
 
     def check_kind(self, query: Query) -> None:
-        """Whether the method answers this kind of question.
-
-        Raises:
-            UnsupportedError: it does not.
-
-        """
+        """Raise UnsupportedError if the method does not answer this kind of question."""
         # A model is explained through the question about a graph.
         kinds = ["graph" if task == "model" else task for task in self.blocks.tasks]
         if query.kind not in kinds and not query.graph.has_types:
-            supported = " or ".join(_KINDS[kind] for kind in kinds)
+            supported = " or ".join(_TASKS[kind] for kind in kinds)
             raise UnsupportedError(
                 f"{type(self).__name__} explains {supported}, got a question about "
-                f"{_KINDS[query.kind]}; choose another method"
+                f"{_TASKS[query.kind]}; choose another method"
             )
 
     @abstractmethod
@@ -91,10 +150,10 @@ def baseline_setup(
     A typed graph has no features of its own: of both, its nodes play.
     """
     field, graph = evaluator.field, query.graph
-    if query.graph.has_types:
+    if graph.has_types:
         if query.kind == "graph" and sides == "both":
             sides = "nodes"
-        settings: dict[str, Any] = {} if sides in ("nodes", "edges") else {"features": features}
+        settings: Any = {} if sides in ("nodes", "edges") else {"features": features}
         setup = KINDS[sides](hops=hops, **settings).setup(query, evaluator, 0)
         return replace(setup, keeps_features=not setup.players.features)
     if sides == "edges":
@@ -108,6 +167,22 @@ def baseline_setup(
 def perturbed_scores(query: Query, evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
     """Scores of perturbed graphs, [graphs, outputs], by the query's evaluator."""
     return query.scores(evaluate(evaluator, perturbations)).cpu()
+
+
+def scores_in_parts(
+    query: Query,
+    evaluator: Evaluator,
+    perturb: Callable[[slice], Perturbations],
+    rows: Sized,
+    bytes_each: int,
+) -> Tensor:
+    """Scores of the perturbed graphs of many rows, as many at a time as the query's memory holds.
+
+    `perturb`: the perturbed graphs of part of the rows.
+    """
+    step = max(1, query.memory // max(1, bytes_each))
+    parts = [slice(first, first + step) for first in range(0, len(rows), step)]
+    return torch.cat([perturbed_scores(query, evaluator, perturb(part)) for part in parts])
 
 
 def game_report(name: str, players: int, calls: int, mask: str, **details: Any) -> GameReport:
@@ -147,14 +222,13 @@ def build_explanation(
     """
     query, evaluator, outputs = prediction.query, prediction.evaluator, prediction.outputs
     explained = prediction.scores.detach().double().cpu()[list(outputs)]
-    none = torch.zeros(len(outputs), dtype=torch.float64)
-    bases = none if bases is None else bases.double().cpu()
+    bases = torch.zeros_like(explained) if bases is None else bases.double().cpu()
     parts = {
         "node_credit": nodes or Credit.none(len(outputs)),
         "feature_credit": features or Credit.none(len(outputs)),
         "edge_credit": edges or no_edges(len(outputs)),
     }
-    residual = explained - bases - sum((part.values.sum(1) for part in parts.values()), none)
+    total = sum((part.values.sum(1) for part in parts.values()), torch.zeros_like(explained))
     fields: dict[str, Any] = {"kind": query.kind, "field": field_record(query, evaluator)}
     explanation = Explanation(
         **(fields | parts | details),
@@ -165,7 +239,7 @@ def build_explanation(
         predictions=explained,
         certificate=Certificate(
             games=(game,),
-            residual=float(residual[outputs.index(prediction.target)]),
+            residual=float((explained - bases - total)[outputs.index(prediction.target)]),
             seed=seed,
             depth=evaluator.depth,
             checks=evaluator.checks.passed,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -16,8 +17,15 @@ from graphsvx.engine.choose import choose_evaluator
 from graphsvx.errors import UnsupportedError
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import Unchanged
-from graphsvx.methods.base import Block, Blocks, Properties
-from graphsvx.methods.baseline import Baseline, Prediction, build_explanation, game_report
+from graphsvx.methods.baseline import (
+    Baseline,
+    Block,
+    Blocks,
+    Prediction,
+    Properties,
+    build_explanation,
+    game_report,
+)
 from graphsvx.methods.local_graph import local_graph_of, model_restored, typed_scores
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
@@ -34,12 +42,10 @@ class FeatureSpace:
 
     prediction: Prediction
     x: Features
-    mean: Features
-    """mu of the columns of each matrix."""
     nodes: tuple[Ids, ...]
     """The user's ids of the rows of each matrix, ascending."""
-    first_columns: tuple[int, ...]
-    """The number of each matrix's first column among those of all node types."""
+    columns: tuple[slice, ...]
+    """The columns of each matrix among those of all node types."""
     scores: Callable[[Features], Tensor]
     """Scores [outputs] at other features; differentiable."""
 
@@ -57,48 +63,36 @@ class FeatureSpace:
 
 def feature_space(query: Query, seed: int) -> FeatureSpace:
     """The features that the explained prediction depends on."""
-    if query.graph.has_types:
-        return _typed_feature_space(query, seed)
-    local = local_graph_of(query, seed)
-    return FeatureSpace(
-        local.prediction(),
-        (local.x,),
-        (query.graph.statistics.mean,),
-        (local.ids,),
-        (0,),
-        lambda x: local.scores(x[0]),
-    )
-
-
-def _typed_feature_space(query: Query, seed: int) -> FeatureSpace:
-    evaluator, graph = choose_evaluator(query, None, seed), query.graph
-    field, types, mean = evaluator.field, graph.types, graph.statistics.mean
+    graph, types = query.graph, query.graph.types
+    if not graph.has_types:
+        local = local_graph_of(query, seed)
+        columns = slice(0, graph.num_features)
+        return FeatureSpace(
+            local.prediction(), (local.x,), (local.ids,), (columns,), lambda x: local.scores(x[0])
+        )
+    evaluator = choose_evaluator(query, None, seed)
+    field = evaluator.field
     names = [name for name in types.features if types.width(name)]
     if not names:
         raise UnsupportedError("gradients need features of nodes, but no node type has any")
     inside = np.sort(field.ids[: field.size])
     nodes = [inside[types.node_type[inside] == types.type_id(name)] for name in names]
+    tables = [types.features[name].detach() for name in names]
     rows = [
-        torch.from_numpy(types.local(ids)).to(types.features[name].device)
-        for name, ids in zip(names, nodes, strict=True)
+        torch.from_numpy(types.local(ids)).to(table.device)
+        for ids, table in zip(nodes, tables, strict=True)
     ]
 
     def scores(x: Features) -> Tensor:
         features = {
-            name: types.features[name].detach().index_copy(0, at, part)
-            for name, at, part in zip(names, rows, x, strict=True)
+            name: table.index_copy(0, at, part)
+            for name, table, at, part in zip(names, tables, rows, x, strict=True)
         }
         return typed_scores(replace(query, graph=graph.with_features(features)), field)
 
-    x = tuple(types.features[name].detach()[at] for name, at in zip(names, rows, strict=True))
-    return FeatureSpace(
-        Prediction.of(query, evaluator, scores(x)),
-        x,
-        tuple(mean[types.blocks[name]] for name in names),
-        tuple(nodes),
-        tuple(types.blocks[name].start for name in names),
-        scores,
-    )
+    x = tuple(table[at] for table, at in zip(tables, rows, strict=True))
+    blocks = tuple(types.blocks[name] for name in names)
+    return FeatureSpace(Prediction.of(query, evaluator, scores(x)), x, tuple(nodes), blocks, scores)
 
 
 def attributions_to_credit(
@@ -110,40 +104,63 @@ def attributions_to_credit(
     its node. A graph query has no explained node, so all credit is node credit.
     """
     query, field = space.prediction.query, space.prediction.evaluator.field
-    columns, features = [], []
-    for part, (ids, first) in enumerate(zip(space.nodes, space.first_columns, strict=True)):
+    columns, features = [torch.zeros(0, dtype=torch.long)], []
+    for part, (ids, block) in enumerate(zip(space.nodes, space.columns, strict=True)):
         centres = np.searchsorted(ids, query.centres[np.isin(query.centres, ids)])
         if len(centres):
-            columns.append(first + torch.arange(space.x[part].shape[1]))
+            columns.append(torch.arange(block.start, block.stop))
             features.append([matrices[part][centres].sum(0) for matrices in attributions])
-    ids, everyone = np.concatenate(space.nodes), field.ids[: field.size]
-    others = np.setdiff1d(everyone, query.centres)
+    ids, others = np.concatenate(space.nodes), np.setdiff1d(field.ids[: field.size], query.centres)
     featured = np.isin(others, ids)
-    nodes = []
-    for matrices in attributions:
-        credit = torch.zeros(len(others), dtype=torch.float64)
+    nodes = torch.zeros(len(attributions), len(others), dtype=torch.float64)
+    for credit, matrices in zip(nodes, attributions, strict=True):
         sums = torch.cat([matrix.sum(1).double().cpu() for matrix in matrices])
         credit[featured] = sums[np.searchsorted(ids, others[featured])]
-        nodes.append(credit)
     return mask_as_credit(
-        torch.cat([*columns, torch.zeros(0, dtype=torch.long)]),
+        torch.cat(columns),
         [torch.cat([part.double() for part in parts]) for parts in zip(*features, strict=True)]
         or [torch.zeros(0)] * len(nodes),
-    ), mask_as_credit(torch.from_numpy(others), nodes)
+    ), mask_as_credit(torch.from_numpy(others), list(nodes))
 
 
 def integrated_gradient(
     score: Callable[..., Tensor], x: Features, start: Features, steps: int
 ) -> Features:
-    """captum's integrated gradient along the line from `start` to `x`, [nodes, columns] each."""
+    """captum's integrated gradient along the line from `start` to `x`, [1, nodes, columns] each."""
     method = require_extra("captum.attr").IntegratedGradients(score)
-    attributions: Features = method.attribute(
-        tuple(part[None] for part in x),
-        tuple(part[None] for part in start),
-        n_steps=steps,
-        method="gausslegendre",
+    return method.attribute(
+        x, tuple(part[None] for part in start), n_steps=steps, method="gausslegendre"
     )
-    return tuple(part[0].detach() for part in attributions)
+
+
+def gradient(score: Callable[..., Tensor], x: Features) -> Features:
+    """captum's absolute gradient at `x`, [1, nodes, columns] each."""
+    inputs = tuple(part.clone().requires_grad_() for part in x)
+    return require_extra("captum.attr").Saliency(score).attribute(inputs)
+
+
+def _explanation(
+    method: object,
+    seed: int,
+    space: FeatureSpace,
+    attribute: Callable[[Callable[..., Tensor], Features], Features],
+    steps: int,
+    names: tuple[str, str],
+    **details: Any,
+) -> Explanation:
+    """The explanation by attributions of each output; `names`: of the game and of its mask."""
+    prediction, x = space.prediction, tuple(part[None] for part in space.x)
+    with model_restored(prediction.query.model.call):
+        attributions = [
+            tuple(part[0].detach() for part in attribute(space.score(output), x))
+            for output in prediction.outputs
+        ]
+    features, nodes = attributions_to_credit(space, attributions)
+    calls = steps * len(attributions)
+    game = game_report(names[0], sum(map(len, space.nodes)), calls, names[1])
+    return build_explanation(
+        method, seed, prediction, features=features, nodes=nodes, game=game, **details
+    )
 
 
 @dataclass(frozen=True)
@@ -159,33 +176,19 @@ class Saliency(Baseline):
             "absolute gradient of the score in X, summed over each node", attributions_to_credit
         ),
         explains=("nodes", "features"),
-        tasks=("node", "nodes", "graph"),
         properties=Properties(general=True, robust=True, meaningful=True, selective=True),
         package="captum",
     )
 
     def explain(self, query: Query, seed: int) -> Explanation:
         """One backward pass per output."""
-        captum, space = require_extra("captum.attr"), feature_space(query, seed)
-        outputs, attributions = space.prediction.outputs, []
-        with model_restored(query.model.call):
-            for output in outputs:
-                x = tuple(part[None].clone().requires_grad_() for part in space.x)
-                gradients = captum.Saliency(space.score(output)).attribute(x)
-                attributions.append(tuple(part[0].detach() for part in gradients))
-        features, nodes = attributions_to_credit(space, attributions)
-        return build_explanation(
-            self,
-            seed,
-            space.prediction,
-            features=features,
-            nodes=nodes,
-            meaning=(
-                "absolute gradient: how much the score would move if the number moved by 1, to "
-                "first order; summed over the features of a node"
-            ),
-            game=game_report("gradient", sum(map(len, space.nodes)), len(outputs), "none"),
+        require_extra("captum.attr")
+        space = feature_space(query, seed)
+        meaning = (
+            "absolute gradient: how much the score would move if the number moved by 1, to "
+            "first order; summed over the features of a node"
         )
+        return _explanation(self, seed, space, gradient, 1, ("gradient", "none"), meaning=meaning)
 
 
 @dataclass(frozen=True)
@@ -204,7 +207,6 @@ class IntegratedGradients(Baseline):
         gen=Block("X' = t X + (1 - t) mu", integrated_gradient),
         expl=Block("the gradient's integral, summed over each node", attributions_to_credit),
         explains=("nodes", "features"),
-        tasks=("node", "nodes", "graph"),
         properties=Properties(
             general=True, robust=True, meaningful=True, selective=True, contrastive=True
         ),
@@ -216,27 +218,22 @@ class IntegratedGradients(Baseline):
         """`steps` backward passes per output."""
         require_extra("captum.attr")
         space = feature_space(query, seed)
-        outputs, start = space.prediction.outputs, tuple(map(torch.zeros_like, space.x))
+        start = tuple(map(torch.zeros_like, space.x))
         if self.baseline == "mean":
-            start = tuple(x + mean.to(x) for x, mean in zip(start, space.mean, strict=True))
-        bases = space.scores(start)[list(outputs)]
-        with model_restored(query.model.call):
-            attributions = [
-                integrated_gradient(space.score(output), space.x, start, self.steps)
-                for output in outputs
-            ]
-        features, nodes = attributions_to_credit(space, attributions)
-        calls = self.steps * len(outputs)
-        return build_explanation(
+            mean = query.graph.statistics.mean
+            start = tuple(
+                x + mean[block].to(x) for x, block in zip(start, space.columns, strict=True)
+            )
+        return _explanation(
             self,
             seed,
-            space.prediction,
-            bases=bases,
-            features=features,
-            nodes=nodes,
+            space,
+            partial(integrated_gradient, start=start, steps=self.steps),
+            self.steps,
+            ("path", "along_the_line"),
+            bases=space.scores(start)[list(space.prediction.outputs)],
             meaning=(
                 "share of the way from the score of the baseline graph (all features at "
                 f"their {self.baseline}) to the prediction, along a straight line"
             ),
-            game=game_report("path", sum(map(len, space.nodes)), calls, "along_the_line"),
         )

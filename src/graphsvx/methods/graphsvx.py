@@ -12,7 +12,7 @@ from graphsvx.errors import InputError, NoInfluenceWarning, UnsupportedError
 from graphsvx.estimators import KSII, EstimatorSetting, GaussianProcess, IndexSetting
 from graphsvx.generators import GeneratorSetting, Indirect, Isolate, RemoveRows, Variant
 from graphsvx.masks import Auto, MaskSetting, SmarterSeparate
-from graphsvx.methods.base import Method
+from graphsvx.methods.baseline import Method
 from graphsvx.methods.build_explanation import with_types
 from graphsvx.methods.cells import with_cells
 from graphsvx.methods.edge_features import explain_edge_features

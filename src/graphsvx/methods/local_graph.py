@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch_geometric.explain import ModelConfig
 from torch_geometric.nn import MessagePassing
 
 from graphsvx.core import arrays
@@ -23,8 +22,6 @@ from graphsvx.core.query import Query
 from graphsvx.engine.checks import unperturbed
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.evaluator import Evaluator, Plain
-from graphsvx.errors import UnsupportedError
-from graphsvx.masks.learned import Reader, model_config
 from graphsvx.methods.baseline import Prediction
 from graphsvx.utils.exclusive import taking_back
 
@@ -81,24 +78,6 @@ class LocalGraph:
     def scores(self, x: Tensor | None = None) -> Tensor:
         """The explained scores [outputs], float64; differentiable in `x`."""
         return self.query.scores(self.explained(self.outputs(x))[None])[0]
-
-    def for_pyg(self, output: int, *, centres_only: bool) -> tuple[Reader, ModelConfig, Tensor]:
-        """The model as algorithms of `torch_geometric.explain` call it, and their target.
-
-        Of all nodes, or of the explained ones only.
-        """
-        model, regression = self.query.model, self.query.model.scale == "value"
-
-        def call(x: Tensor, edge_index: Tensor) -> Tensor:
-            out = self.outputs(x, edge_index)
-            return self.explained(out) if centres_only else out
-
-        reader = Reader(model.call, call, model.output, output if regression else None)
-        with torch.no_grad():
-            out = reader(self.x, self.edge_index)
-        target = out if regression else torch.full((len(out),), output, device=out.device)
-        config = model_config(model.output, regression, self.query.kind == "graph")
-        return reader, config, target
 
     @property
     def inner_edges(self) -> Tensor:
@@ -168,29 +147,6 @@ def unperturbed_prediction(query: Query, seed: int) -> Prediction:
 def typed_scores(query: Query, field: Field) -> Tensor:
     """Scores [outputs] of the unperturbed graph by a plain call."""
     return query.scores(Plain(query, field).evaluate(field, unperturbed(query, field)))[0]
-
-
-# --- checks and context managers of the baselines ---------------------------------------
-
-
-def message_passing_module(query: Query, method: object) -> nn.Module:
-    """The model if it has PyG layers that take an edge mask; otherwise `UnsupportedError`."""
-    module = query.model.call
-    if query.graph.form.edge_sets:
-        raise UnsupportedError(
-            f"{type(method).__name__} weighs the messages along one edge_index, got a model of "
-            f"{', '.join(names[0] for names in query.graph.form.edge_sets)}; use GraphSVX or Greedy"
-        )
-    if not isinstance(module, nn.Module) or not any(
-        isinstance(layer, MessagePassing) and layer.explain is not False
-        for layer in module.modules()
-    ):
-        raise UnsupportedError(
-            f"{type(method).__name__} weighs messages, so it needs a torch module with PyG "
-            f"MessagePassing layers, got {type(module).__name__} without any; use GraphSVX, "
-            f"Greedy or PGMExplainer, which only call the model"
-        )
-    return module
 
 
 @contextmanager

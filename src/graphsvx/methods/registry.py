@@ -18,84 +18,54 @@ import inspect
 import json
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any, Literal, TypeVar, get_args
 
-from graphsvx import estimators, generators, masks
+from graphsvx import estimators, generators, masks, methods
 from graphsvx.errors import InputError
-from graphsvx.estimators import WLS, GaussianProcess
-from graphsvx.generators import Indirect, Isolate
-from graphsvx.masks import Auto, SmarterSeparate
-from graphsvx.methods import (
-    LIME,
-    SHAP,
-    XGNN,
-    GNNExplainer,
-    GraphLIME,
-    Greedy,
-    IntegratedGradients,
-    PGExplainer,
-    PGMExplainer,
-    Random,
-    Saliency,
-)
-from graphsvx.methods.base import Block, Blocks, Method, Properties
+from graphsvx.methods.baseline import Block, Blocks, Method, Properties
 from graphsvx.methods.graphsvx import SETTINGS, GraphSVX
 from graphsvx.methods.settings import RENAMED
 from graphsvx.utils.printable import did_you_mean
 
-_CLASSES: dict[str, Any] = {
-    "graphsvx": GraphSVX,
-    "graphsvx-paper": GraphSVX,
-    "gnnexplainer": GNNExplainer,
-    "pgexplainer": PGExplainer,
-    "graphlime": GraphLIME,
-    "pgm-explainer": PGMExplainer,
-    "xgnn": XGNN,
-    "lime": LIME,
-    "shap": SHAP,
-    "greedy": Greedy,
-    "random": Random,
-    "saliency": Saliency,
-    "integrated-gradients": IntegratedGradients,
-}
-
+Factory = Callable[..., Any]
 Kind = Literal["method", "mask", "generator", "estimator", "index"]
 """What can be registered."""
 
-_BUILT_IN: dict[Kind, dict[str, Callable[..., Any]]] = {
-    "method": _CLASSES,
-    "mask": {
-        name: getattr(masks, name)
-        for name in (
-            "All",
-            "Auto",
-            "Connected",
-            "Paired",
-            "Random",
-            "Smart",
-            "SmartSeparate",
-            "SmarterSeparate",
-        )
+
+def _of(package: ModuleType, names: str) -> dict[str, Factory]:
+    return {name: getattr(package, name) for name in names.split()}
+
+
+_BUILT_IN: dict[Kind, dict[str, Factory]] = {
+    "method": {
+        "graphsvx": GraphSVX,
+        "graphsvx-paper": GraphSVX,
+        "gnnexplainer": methods.GNNExplainer,
+        "pgexplainer": methods.PGExplainer,
+        "graphlime": methods.GraphLIME,
+        "pgm-explainer": methods.PGMExplainer,
+        "xgnn": methods.XGNN,
+        "lime": methods.LIME,
+        "shap": methods.SHAP,
+        "greedy": methods.Greedy,
+        "random": methods.Random,
+        "saliency": methods.Saliency,
+        "integrated-gradients": methods.IntegratedGradients,
     },
-    "generator": {
-        name: getattr(generators, name)
-        for name in ("CutEdges", "Indirect", "Isolate", "ReplaceRows")
-    },
-    "estimator": {
-        name: getattr(estimators, name) for name in ("GaussianProcess", "Lasso", "WLR", "WLS")
-    },
-    "index": {name: getattr(estimators, name) for name in ("KSII", "SII", "STII", "FSII", "BII")},
+    "mask": _of(masks, "All Auto Connected Paired Random Smart SmartSeparate SmarterSeparate"),
+    "generator": _of(generators, "CutEdges Indirect Isolate ReplaceRows"),
+    "estimator": _of(estimators, "GaussianProcess Lasso WLR WLS"),
+    "index": _of(estimators, "KSII SII STII FSII BII"),
 }
-_REGISTERED: dict[Kind, dict[str, Callable[..., Any]]] = {kind: {} for kind in _BUILT_IN}
-_GROUPS: dict[Kind, str] = {
-    kind: f"graphsvx.{'indices' if kind == 'index' else kind + 's'}" for kind in _BUILT_IN
-}
+_REGISTERED: dict[Kind, dict[str, Factory]] = {kind: {} for kind in _BUILT_IN}
+_GROUPS = {kind: f"graphsvx.{kind}s" for kind in _BUILT_IN} | {"index": "graphsvx.indices"}
 """Entry points of other packages."""
 
-Factory = TypeVar("Factory", bound=Callable[..., Any])
+Registered = TypeVar("Registered", bound=Factory)
 
 
-def register(kind: Kind, name: str) -> Callable[[Factory], Factory]:
+def register(kind: Kind, name: str) -> Callable[[Registered], Registered]:
     """Name a class (or a function that returns an instance) of one's own, as a decorator.
 
     @register("mask", "coin-flips")
@@ -110,7 +80,7 @@ def register(kind: Kind, name: str) -> Callable[[Factory], Factory]:
     if not isinstance(name, str) or not name or set(name) & set(" =()\"'"):
         raise InputError(f"a name must be text without spaces, '=', quotes or (), got {name!r}")
 
-    def registered(factory: Factory) -> Factory:
+    def registered(factory: Registered) -> Registered:
         if not callable(factory):
             raise InputError(f"a {kind} is registered by its class, got {factory!r}")
         before = _BUILT_IN[kind].get(name) or _REGISTERED[kind].get(name)
@@ -129,20 +99,19 @@ def available(kind: Kind) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*_BUILT_IN[kind], *_REGISTERED[kind], *plugins]))
 
 
-def find(kind: Kind, name: str) -> Callable[..., Any]:
+def find(kind: Kind, name: str) -> Factory:
     """The class behind a name."""
     factory = _BUILT_IN[kind].get(name) or _REGISTERED[kind].get(name)
     if factory is not None:
         return factory
     for point in entry_points(group=_GROUPS[kind], name=name):
         try:
-            loaded: Callable[..., Any] = point.load()
+            return point.load()
         except Exception as error:  # another package's code
             raise InputError(
                 f"the {kind} {name!r} of the entry point {point.value!r} cannot be imported: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        return loaded
     names = available(kind)
     raise InputError(
         f"there is no {kind} {name!r}; {did_you_mean(name, names)}choose one of {', '.join(names)}"
@@ -183,27 +152,29 @@ def _place(factory: Any) -> tuple[Any, Any]:
 _SHAPLEY = Properties(
     decomposable=True, general=True, robust=True, meaningful=True, selective=True, contrastive=True
 )
-
 _GRAPHSVX: dict[str, Blocks] = {
     "graphsvx": Blocks(
         title="GraphSVX",
-        mask=Block("M_F, M_N: all coalitions where affordable, else paired samples", Auto),
-        gen=Block("Eq. 1-2: features to their mean, nodes without edges", Isolate),
+        mask=Block("M_F, M_N: all coalitions where affordable, else paired samples", masks.Auto),
+        gen=Block("Eq. 1-2: features to their mean, nodes without edges", generators.Isolate),
         expl=Block(
-            "Shapley values of a kernel interpolation over pairs, or least squares", GaussianProcess
+            "Shapley values of a kernel interpolation over pairs, or least squares",
+            estimators.GaussianProcess,
         ),
         explains=("nodes", "features", "edges"),
-        tasks=("node", "nodes", "graph"),
         properties=_SHAPLEY,
         source="Duval and Malliaros 2021",
     ),
     "graphsvx-paper": Blocks(
         title="GraphSVX, as in the paper",
-        mask=Block("M_F, M_N: SmarterSeparate, small and large sizes first", SmarterSeparate),
-        gen=Block("Eq. 1-2 and algorithm 2: cut-off nodes rejoin along a path", Indirect),
-        expl=Block("weighted least squares with the Shapley kernel, constraints exact", WLS),
+        mask=Block("M_F, M_N: SmarterSeparate, small and large sizes first", masks.SmarterSeparate),
+        gen=Block(
+            "Eq. 1-2 and algorithm 2: cut-off nodes rejoin along a path", generators.Indirect
+        ),
+        expl=Block(
+            "weighted least squares with the Shapley kernel, constraints exact", estimators.WLS
+        ),
         explains=("nodes", "features"),
-        tasks=("node", "nodes", "graph"),
         properties=dataclasses.replace(_SHAPLEY, selective=False),
         source="Duval and Malliaros 2021",
         notes="rows are not weighed by how they were drawn: idle players get a little credit",
@@ -213,7 +184,7 @@ _GRAPHSVX: dict[str, Blocks] = {
 
 def names() -> tuple[str, ...]:
     """All methods of this library, GraphSVX first; `available` has registered ones too."""
-    return tuple(_CLASSES)
+    return tuple(_BUILT_IN["method"])
 
 
 def method_class(name: str) -> Any:
@@ -223,10 +194,7 @@ def method_class(name: str) -> Any:
 
 def blocks(name: str) -> Blocks:
     """MASK, GEN and EXPL of a method, in words and code."""
-    if name in _GRAPHSVX:
-        return _GRAPHSVX[name]
-    blocks: Blocks = method_class(name).blocks
-    return blocks
+    return _GRAPHSVX.get(name) or method_class(name).blocks
 
 
 def settings(name: str) -> dict[str, Any]:
@@ -251,27 +219,20 @@ def method(name: str, **changes: Any) -> Method:
     given by name.
     """
     kind = method_class(name)
+    if name == "pgexplainer" and "load" in changes:
+        path = changes.pop("load")
+        if changes:
+            raise InputError(f"a trained pgexplainer has its settings, got also {sorted(changes)}")
+        return kind.load(path)
     defaults = settings(name)
-    allowed = {*defaults, *(SETTINGS if kind is GraphSVX else ())}
-    if name == "graphsvx-paper":
-        allowed.add("dataset")
-    if name == "pgexplainer":
-        if "load" in changes:
-            path = changes.pop("load")
-            if changes:
-                raise InputError(
-                    f"a trained pgexplainer has its settings, got also {sorted(changes)}"
-                )
-            loaded: Method = kind.load(path)
-            return loaded
-        allowed.add("load")
+    also = {"graphsvx-paper": ("dataset",), "pgexplainer": ("load",)}.get(name, ())
     if not (kind is GraphSVX and RENAMED.keys() & set(changes)):
-        _refuse_unknown(name, changes, allowed)
+        flat = SETTINGS if kind is GraphSVX else ()
+        _refuse_unknown(name, changes, {*defaults, *flat, *also})
     for key in {*_BUILT_IN} & {*changes}:
         if isinstance(changes[key], str) and not isinstance(defaults[key], str):
             changes[key] = block(key, changes[key])
-    instance: Method = GraphSVX.paper(**changes) if name == "graphsvx-paper" else kind(**changes)
-    return instance
+    return GraphSVX.paper(**changes) if name == "graphsvx-paper" else kind(**changes)
 
 
 def parse_setting(text: str) -> Any:

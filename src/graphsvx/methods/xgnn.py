@@ -6,6 +6,7 @@ which names the model, the class, and with its features the candidate nodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -14,11 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from graphsvx.core.query import Query
-from graphsvx.engine.choose import choose_evaluator
 from graphsvx.errors import InputError, ModelError, UnsupportedError
-from graphsvx.methods.base import Block, Blocks, Properties
-from graphsvx.methods.baseline import Baseline, Prediction, build_explanation, game_report
-from graphsvx.methods.local_graph import model_restored
+from graphsvx.methods.baseline import (
+    Baseline,
+    Block,
+    Blocks,
+    Properties,
+    build_explanation,
+    game_report,
+)
+from graphsvx.methods.local_graph import model_restored, unperturbed_prediction
 from graphsvx.results.details import FieldRecord, GeneratedGraph
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Count, Range, Rate
@@ -34,15 +40,24 @@ class Grown:
     kinds: tuple[int, ...]
     edges: frozenset[tuple[int, int]] = frozenset()
 
-    def degree(self, node: int) -> int:
-        """Edges at a node."""
-        return sum(node in edge for edge in self.edges)
-
     def ends(self) -> Tensor:
         """edge_index, both directions, in a fixed order."""
         pairs = sorted(self.edges)
         directed = pairs + [(v, u) for u, v in pairs]
         return torch.tensor(directed, dtype=torch.long).reshape(-1, 2).t()
+
+    def allowed(self, most_nodes: int, valences: tuple[int, ...]) -> Tensor:
+        """Which (start, end) an edge may join, [nodes, nodes + candidates].
+
+        `valences`: the most edges at a node of each kind of candidates.
+        """
+        size = len(self.kinds)
+        most, ends = torch.tensor(valences), self.ends()
+        free = torch.bincount(ends[0], minlength=size) < most[list(self.kinds)]
+        among = free[:, None] & free[None] & ~torch.eye(size, dtype=torch.bool)
+        among[ends[0], ends[1]] = False
+        new = free[:, None] & (most > 0)[None] & (size < most_nodes)
+        return torch.cat([among, new], 1)
 
     def joined(self, start: int, end: int) -> Grown:
         """GEN: one more edge; an `end` beyond the nodes is a new node of kind end - nodes."""
@@ -50,29 +65,6 @@ class Grown:
             return replace(self, edges=self.edges | {(min(start, end), max(start, end))})
         new = len(self.kinds)
         return Grown((*self.kinds, end - new), self.edges | {(start, new)})
-
-
-@dataclass(frozen=True)
-class Rules:
-    """When an edge may be added: sizes, and valences of the candidates."""
-
-    most_nodes: int
-    valences: tuple[int, ...]
-
-    def allowed(self, graph: Grown) -> Tensor:
-        """[nodes, nodes + candidates]: which (start, end) are valid."""
-        size, kinds = len(graph.kinds), len(self.valences)
-        free = torch.tensor(
-            [graph.degree(i) < self.valences[kind] for i, kind in enumerate(graph.kinds)]
-        )
-        allowed = torch.zeros(size, size + kinds, dtype=torch.bool)
-        allowed[:, :size] = free[:, None] & free[None]
-        allowed[:, :size].fill_diagonal_(False)
-        for u, v in graph.edges:
-            allowed[u, v] = allowed[v, u] = False
-        if size < self.most_nodes:
-            allowed[:, size:] = free[:, None] & (torch.tensor(self.valences) > 0)[None]
-        return allowed
 
 
 class Policy(nn.Module):
@@ -173,61 +165,56 @@ class XGNN(Baseline):
 
     def explain(self, query: Query, seed: int) -> Explanation:
         """Train the policy, then let it draw."""
-        self._refuse_unsupported(query)
+        if query.all_outputs:
+            raise UnsupportedError('XGNN explains one class at a time; leave targets="all" out')
+        for extra in sorted({"edge_attr"} & query.model.takes | {*query.graph.attributes}):
+            raise UnsupportedError(
+                f"XGNN grows nodes and edges without attributes, got a model that takes {extra}; "
+                f"wrap it in a module that fills them in"
+            )
         candidates = self._candidates(query)
-        rules = self._rules(len(candidates))
-        evaluator = choose_evaluator(query, None, seed)
-        graph_scores = query.scores(
-            query.model(
-                query.graph.x,
-                query.graph.edge_index,
-                query.graph.edge_weight,
-                None,
-                torch.zeros(query.graph.num_nodes, dtype=torch.long, device=query.graph.x.device),
-            )[None]
-        )[0]
-        prediction = Prediction.of(query, evaluator, graph_scores)
+        valences = self._valences(len(candidates))
+        prediction = unperturbed_prediction(query, seed)
         torch.manual_seed(seed)
         rng = torch.Generator().manual_seed(seed)
-        generation = _Generation(self, query, candidates, rules, prediction.target, rng)
+        growth = _Growth(self, query, candidates, valences, prediction.target, rng)
         with model_restored(query.model.call):
             policy = Policy(candidates.shape[1], self.hidden)
-            before = generation.draws(policy, self.tries)
-            history = generation.train(policy)
-            after = generation.draws(policy, self.tries)
-        score, best = max(after, key=lambda scored: (scored[0], -len(scored[1].edges)))
+            before, _ = growth.draws(policy)
+            history = growth.train(policy)
+            after, graphs = growth.draws(policy)
+        score, best = max(
+            zip(after, graphs, strict=True), key=lambda scored: (scored[0], -len(scored[1].edges))
+        )
         sources, targets = best.ends().tolist()
         return build_explanation(
             self,
             seed,
-            replace(prediction, scores=generation.all_scores([best])[0]),
+            replace(prediction, scores=growth.scores([best])[0]),
             meaning=(
                 "no credit: `generated` is a graph that the model gives this class, and the "
                 "prediction is that graph's"
             ),
-            game=game_report("growth", len(candidates), generation.calls, "Policy"),
+            game=game_report("growth", len(candidates), growth.calls, "Policy"),
             kind="model",
-            field=_as_field(best, candidates),
+            field=FieldRecord(
+                ids=torch.arange(len(best.kinds)),
+                hops=torch.zeros(len(best.kinds), dtype=torch.long),
+                edge_index=best.ends(),
+                classes=torch.tensor(best.kinds),
+                num_nodes=len(best.kinds),
+                num_features=candidates.shape[1],
+            ),
             generated=GeneratedGraph(
-                kinds=tuple(best.kinds),
+                kinds=best.kinds,
                 x=tuple(map(tuple, candidates[list(best.kinds)].tolist())),
                 edge_index=(tuple(sources), tuple(targets)),
                 score=score,
-                mean_score_untrained=float(np.mean([drawn_score for drawn_score, _ in before])),
-                mean_score_trained=float(np.mean([drawn_score for drawn_score, _ in after])),
+                mean_score_untrained=float(np.mean(before)),
+                mean_score_trained=float(np.mean(after)),
                 history=tuple(history),
             ),
         )
-
-    def _refuse_unsupported(self, query: Query) -> None:
-        if query.all_outputs:
-            raise UnsupportedError('XGNN explains one class at a time; leave targets="all" out')
-        extra = sorted({"edge_attr"} & query.model.takes | {*query.graph.attributes})
-        if extra:
-            raise UnsupportedError(
-                f"XGNN grows nodes and edges without attributes, got a model that takes "
-                f"{extra[0]}; wrap it in a module that fills them in"
-            )
 
     def _candidates(self, query: Query) -> Tensor:
         if self.candidates is None:
@@ -248,7 +235,7 @@ class XGNN(Baseline):
             )
         return rows
 
-    def _rules(self, kinds: int) -> Rules:
+    def _valences(self, kinds: int) -> tuple[int, ...]:
         valences = self.valences or (self.degree,) * kinds
         if len(valences) != kinds:
             raise InputError(
@@ -256,30 +243,17 @@ class XGNN(Baseline):
             )
         if self.start is not None and not 0 <= self.start < kinds:
             raise InputError(f"start must be from 0 to {kinds - 1}, got {self.start}")
-        return Rules(self.nodes, valences)
-
-
-def _as_field(graph: Grown, candidates: Tensor) -> FieldRecord:
-    """The grown graph as the field that an explanation shows."""
-    size = len(graph.kinds)
-    return FieldRecord(
-        ids=torch.arange(size),
-        hops=torch.zeros(size, dtype=torch.long),
-        edge_index=graph.ends(),
-        classes=torch.tensor(graph.kinds),
-        num_nodes=size,
-        num_features=candidates.shape[1],
-    )
+        return valences
 
 
 @dataclass(eq=False)
-class _Generation:
+class _Growth:
     """Where graphs grow: episodes, their scores, and the policy gradient."""
 
     settings: XGNN
     query: Query
     candidates: Tensor
-    rules: Rules
+    valences: tuple[int, ...]
     target: int
     rng: torch.Generator
     calls: int = 0
@@ -291,19 +265,19 @@ class _Generation:
         return Grown((start,))
 
     def grow(self, policy: Policy, graph: Grown, steps: int) -> tuple[list[Grown], list[Tensor]]:
-        """Up to `steps` more edges; fewer where the rules allow no more."""
-        graphs, logs = [], []
-        for _ in range(steps):
-            allowed = self.rules.allowed(graph)
+        """`graph` and what it becomes by up to `steps` edges; fewer where no more are allowed."""
+        graphs, logs = [graph], list[Tensor]()
+        while len(logs) < steps:
+            allowed = graphs[-1].allowed(self.settings.nodes, self.valences)
             if not bool(allowed.any()):
                 break
-            start, end, log = policy(graph, self.candidates.float(), allowed, self.rng)
-            graph = graph.joined(start, end)
-            graphs.append(graph)
+            start, end, log = policy(graphs[-1], self.candidates.float(), allowed, self.rng)
+            graphs.append(graphs[-1].joined(start, end))
             logs.append(log)
         return graphs, logs
 
-    def all_scores(self, graphs: list[Grown]) -> Tensor:
+    @torch.no_grad()
+    def scores(self, graphs: Sequence[Grown]) -> Tensor:
         """Scores [graphs, outputs] in one call."""
         sizes = torch.tensor([len(graph.kinds) for graph in graphs])
         offsets = sizes.cumsum(0) - sizes
@@ -311,27 +285,24 @@ class _Generation:
         kinds = [kind for graph in graphs for kind in graph.kinds]
         device = self.query.graph.x.device
         self.calls += len(graphs)
-        with torch.no_grad():
-            out = self.query.model(
-                self.candidates[kinds].to(device),
-                edges.to(device),
-                torch.ones(edges.shape[1], dtype=self.candidates.dtype, device=device),
-                None,
-                torch.arange(len(graphs)).repeat_interleave(sizes).to(device),
-            )
-            return self.query.scores(out[:, None, :]).cpu()
+        out = self.query.model(
+            self.candidates[kinds].to(device),
+            edges.to(device),
+            torch.ones(edges.shape[1], dtype=self.candidates.dtype, device=device),
+            None,
+            torch.arange(len(graphs)).repeat_interleave(sizes).to(device),
+        )
+        return self.query.scores(out[:, None, :]).cpu()
 
-    def scores(self, graphs: list[Grown]) -> Tensor:
-        return self.all_scores(graphs)[:, self.target]
-
-    def draws(self, policy: Policy, count: int) -> list[tuple[float, Grown]]:
-        with torch.no_grad():
-            grown = [
-                self.grow(policy, self.initial_graph(), self.settings.steps)[0]
-                for _ in range(count)
-            ]
-        last = [graphs[-1] if graphs else self.initial_graph() for graphs in grown]
-        return list(zip(self.scores(last).tolist(), last, strict=True))
+    @torch.no_grad()
+    def draws(self, policy: Policy) -> tuple[list[float], list[Grown]]:
+        """Graphs that the policy draws, and their scores for the class."""
+        steps = self.settings.steps
+        graphs = [
+            self.grow(policy, self.initial_graph(), steps)[0][-1]
+            for _ in range(self.settings.tries)
+        ]
+        return self.scores(graphs)[:, self.target].tolist(), graphs
 
     def train(self, policy: Policy) -> list[float]:
         """REINFORCE, rewards against their moving average; the final score of every episode."""
@@ -339,10 +310,10 @@ class _Generation:
         mean, square, history = 0.0, 0.0, []
         for episode in range(self.settings.episodes):
             graphs, logs = self.grow(policy, self.initial_graph(), self.settings.steps)
-            if not graphs:
+            if not logs:
                 continue
-            reward = self.rewards(policy, graphs)
-            history.append(float(self.scores(graphs[-1:])))
+            reward = self.rewards(policy, graphs[1:])
+            history.append(float(self.scores(graphs[-1:])[:, self.target]))
             share = 1.0 if episode == 0 else 0.1
             mean += share * (float(reward.mean()) - mean)
             square += share * (float((reward**2).mean()) - square)
@@ -354,23 +325,24 @@ class _Generation:
             optimiser.step()
         return history
 
-    def worth(self, graphs: list[Grown]) -> Tensor:
+    def worth(self, graphs: Sequence[Grown]) -> Tensor:
         """What a graph is rewarded for: the log of a probability, any other score as it is.
 
         Far from the class all probabilities are next to 0, but not their logarithms.
         """
-        scores = self.scores(graphs)
+        scores = self.scores(graphs)[:, self.target]
         return scores.clamp(min=1e-30).log() if self.query.model.scale == "probability" else scores
 
-    def rewards(self, policy: Policy, graphs: list[Grown]) -> Tensor:
+    @torch.no_grad()
+    def rewards(self, policy: Policy, graphs: Sequence[Grown]) -> Tensor:
         """f(G_{t+1}) plus what completions of G_{t+1} come to on average."""
-        if not self.settings.rollouts:
+        steps, rollouts = self.settings.steps, range(self.settings.rollouts)
+        if not rollouts:
             return self.worth(graphs) + self.worth(graphs[-1:])
-        ends = []
-        with torch.no_grad():
-            for done, graph in enumerate(graphs, start=1):
-                for _ in range(self.settings.rollouts):
-                    continuation, _ = self.grow(policy, graph, self.settings.steps - done)
-                    ends.append(continuation[-1] if continuation else graph)
+        ends = [
+            self.grow(policy, graph, steps - done)[0][-1]
+            for done, graph in enumerate(graphs, start=1)
+            for _ in rollouts
+        ]
         final = self.worth(ends).reshape(len(graphs), -1).mean(1)
         return self.worth(graphs) + final

@@ -23,7 +23,7 @@ from torch import Tensor
 from graphsvx.core.arrays import Ids
 from graphsvx.errors import DataError, InputError, ModelError, see
 from graphsvx.many import Failure, check_call
-from graphsvx.methods.base import Method
+from graphsvx.methods.baseline import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.runs import arrow_schema, identity
 from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from graphsvx.api import explain
 from graphsvx.errors import UnsupportedError
-from graphsvx.methods.base import Method
+from graphsvx.methods.baseline import Method
 from graphsvx.results.explanation import Explanation
 from graphsvx.testing.laws import random_graph, random_model, random_state_untouched, require
 

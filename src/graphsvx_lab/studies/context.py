@@ -10,7 +10,7 @@ from typing import Any
 
 from graphsvx import runs
 from graphsvx.errors import DataError
-from graphsvx.methods.base import Method
+from graphsvx.methods.baseline import Method
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
 from graphsvx.runs.backends import Answer, Chunk, Job

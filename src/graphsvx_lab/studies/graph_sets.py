@@ -19,7 +19,7 @@ from scipy import stats
 from graphsvx.generators import ReplaceRows
 from graphsvx.methods import GNNExplainer, GraphSVX, Greedy, IntegratedGradients, PGExplainer
 from graphsvx.methods.gradients import Saliency
-from graphsvx.methods.pgm_explainer import PGMExplainer
+from graphsvx.methods.perturbing import PGMExplainer
 from graphsvx.metrics import scores, strength
 from graphsvx.utils.options import with_options
 from graphsvx_lab import metrics, zoo

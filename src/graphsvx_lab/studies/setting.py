@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from graphsvx.core.model import Scale
 from graphsvx.methods import LIME, SHAP, Edges, GNNExplainer, GraphSVX, Greedy, PGExplainer, Random
-from graphsvx.methods.base import Method
+from graphsvx.methods.baseline import Method
 from graphsvx.methods.gradients import IntegratedGradients, Saliency
-from graphsvx.methods.pgm_explainer import PGMExplainer
+from graphsvx.methods.perturbing import PGMExplainer
 from graphsvx.results.explanation import Explanation, Ranking
 from graphsvx.utils.console import message
 from graphsvx.utils.constraints import as_call

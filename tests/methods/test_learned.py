@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
-from graphsvx.masks.learned import Learned, Reader, model_config
+from graphsvx.core.query import build_query
+from graphsvx.methods import GNNExplainer
+from graphsvx.methods.learned import PyGQuestion, Reader
+from graphsvx.methods.local_graph import local_graph_of
 
 LOGITS = torch.tensor([[-2.0], [0.5], [3.0]])
 EDGES = torch.tensor([[0, 1], [1, 2]])
@@ -38,20 +42,15 @@ def test_masks_that_the_output_does_not_depend_on_are_zero() -> None:
     def model(x: Tensor, edge_index: Tensor) -> Tensor:
         return torch.cat([x, -x], 1)
 
-    x, config = torch.tensor([[1.0], [2.0]]), model_config("raw", False, False)
-    target = torch.tensor([0, 0])
+    x = torch.tensor([[1.0], [2.0]])
     for edge_index in (torch.tensor([[0, 1], [1, 0]]), torch.zeros(2, 0, dtype=torch.long)):
-        reader = Reader(object(), model, "raw", None)
-        masks = Learned(epochs=3)(reader, config, x, edge_index, target=target, seed=0)
-        assert masks.edges is not None
-        assert masks.features is not None
-        assert not masks.edges.any()
-        assert masks.edges.shape == edge_index.shape[1:]
-        assert masks.features.shape == (1,)
-        assert masks.features.all()
-        alone = Learned(epochs=3, features=False)(
-            reader, config, x, edge_index[:, :0], target=target, seed=0
-        )
-        assert alone.features is None
-        assert alone.edges is not None
-        assert alone.edges.shape == (0,)
+        query = build_query(model, Data(x=x, edge_index=edge_index), nodes=[0, 1])
+        question = PyGQuestion.of(local_graph_of(query, 0), 0)
+        with torch.enable_grad():
+            edges, features = GNNExplainer(epochs=3).learn(question, 0)
+            alone, _ = GNNExplainer(epochs=3, features=False).learn(question, 0)
+        assert edges.shape == alone.shape == edge_index.shape[1:]
+        assert not edges.any()
+        assert not alone.any()
+        assert features.shape == (1,)
+        assert features.all()

@@ -1,0 +1,395 @@
+"""LIME, SHAP and GraphLIME: simple models of the score over features of the explained node.
+
+LIME, SHAP    X_v is replaced, everything else is unchanged; through the packages lime and shap.
+              The columns are the feature players of GraphSVX
+GraphLIME     features and predictions of the neighbours are read as they are (HSIC Lasso)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.core import arrays
+from graphsvx.core import field as fields
+from graphsvx.core.arrays import Floats, Ids
+from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.players import FeatureChoice, Samples
+from graphsvx.core.query import Query
+from graphsvx.core.row_ids import row_keys
+from graphsvx.engine.choose import choose_evaluator
+from graphsvx.engine.evaluator import Evaluator
+from graphsvx.estimators.direct import mask_as_credit
+from graphsvx.generators import GameSetup
+from graphsvx.generators.replace import OwnFeatures, Unchanged
+from graphsvx.methods.baseline import (
+    Baseline,
+    Block,
+    Blocks,
+    Prediction,
+    Properties,
+    baseline_setup,
+    build_explanation,
+    game_report,
+    scores_in_parts,
+)
+from graphsvx.methods.local_graph import local_graph_of
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import NotNegative, Range
+from graphsvx.utils.extras import require_extra
+
+# --- LIME and SHAP ----------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class FeatureFunction:
+    """f as a function of the chosen features of the explained node: [rows, B] -> [rows, outputs].
+
+    Rows are evaluated once and cached: lime asks for the same ones for each output.
+    """
+
+    query: Query
+    evaluator: Evaluator
+    setup: GameSetup
+    _cache: dict[bytes, Floats] = field(default_factory=dict)
+
+    @staticmethod
+    def of(query: Query, features: FeatureChoice, seed: int) -> FeatureFunction:
+        """The score as a function of the features that play."""
+        evaluator = choose_evaluator(query, None, seed)
+        return FeatureFunction(
+            query, evaluator, baseline_setup(query, evaluator, "features", features)
+        )
+
+    def __call__(self, rows: Floats) -> Floats:
+        """Scores [rows, outputs] of perturbed feature rows."""
+        rows = np.atleast_2d(rows).astype(np.float64)
+        keys = row_keys(rows)
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._cache}
+        if new:
+            values, row = torch.from_numpy(np.stack([*new.values()])), self.setup.feature_table[:1]
+
+            def perturb(part: slice) -> Perturbations:
+                vectors = row.repeat(len(values[part]), 1)
+                vectors[:, self.columns.to(row.device)] = values[part].to(row)
+                return OwnFeatures()(self.setup, vectors)
+
+            scores = scores_in_parts(self.query, self.evaluator, perturb, values, 32 * row.shape[1])
+            self._cache.update(zip(new, scores.numpy(), strict=True))
+        return np.stack([self._cache[key] for key in keys])
+
+    @property
+    def calls(self) -> int:
+        """Rows that were evaluated."""
+        return len(self._cache)
+
+    @property
+    def columns(self) -> Tensor:
+        """The features that play."""
+        return torch.from_numpy(self.setup.players.feature_members)
+
+    @property
+    def values(self) -> Floats:
+        """The values of `columns` at the explained node, [B]."""
+        row = self.setup.feature_table[0]
+        return row[self.columns.to(row.device)].double().cpu().numpy()
+
+    def prediction(self) -> Prediction:
+        """The scores of the node as it is."""
+        return Prediction.of(self.query, self.evaluator, torch.from_numpy(self(self.values)[0]))
+
+
+def local_surrogate(
+    function: FeatureFunction,
+    data: Floats,
+    score: Callable[[Floats], Floats],
+    samples: int,
+    seed: int,
+) -> Any:
+    """lime's tabular explainer in regression mode, without discretisation or feature selection."""
+    explainer = require_extra("lime.lime_tabular").LimeTabularExplainer(
+        data,
+        mode="regression",
+        discretize_continuous=False,
+        feature_selection="none",
+        random_state=seed % 2**32,
+    )
+    return explainer.explain_instance(
+        function.values, score, num_features=len(function.columns), num_samples=samples
+    )
+
+
+@dataclass(frozen=True)
+class LIME(Baseline):
+    """A local linear surrogate over the explained node's features; the rest is unchanged."""
+
+    samples: Samples = 1000
+    features: FeatureChoice = 0.25
+
+    blocks: ClassVar[Blocks] = Blocks(
+        title="LIME",
+        mask=Block(
+            "vectors around the data's mean, weighed by distance, lime's own", local_surrogate
+        ),
+        gen=Block("X'_v = the vector, A' = A", OwnFeatures),
+        expl=Block("weighted ridge regression, lime's own", local_surrogate),
+        explains=("features",),
+        tasks=("node",),
+        properties=Properties(robust=True, meaningful=True, contrastive=True),
+        source="Ribeiro et al. 2016",
+        package="lime",
+    )
+
+    def explain(self, query: Query, seed: int) -> Explanation:
+        """Run lime once per output, on the same perturbed feature rows."""
+        require_extra("lime.lime_tabular")
+        function = FeatureFunction.of(query, self.features, seed)
+        prediction, columns, x = function.prediction(), function.columns, query.graph.x
+        outputs = prediction.outputs
+        values = torch.zeros(len(outputs), len(columns), dtype=torch.float64)
+        bases, r2 = prediction.scores[list(outputs)].clone(), 0.0
+        data = x[:, columns.to(x.device)].double().cpu().numpy()
+        for i, output in enumerate(outputs if len(columns) else ()):
+
+            def score(rows: Floats, output: int = output) -> Floats:
+                return function(rows)[:, output]
+
+            surrogate = local_surrogate(function, data, score, self.samples, seed)
+            for column, value in surrogate.local_exp[1]:
+                values[i, column] = value
+            bases[i] = surrogate.intercept[1]
+            if output == prediction.target:
+                r2 = float(surrogate.score)
+        calls, budget = function.calls, self.samples
+        return build_explanation(
+            self,
+            seed,
+            prediction,
+            bases=bases,
+            features=mask_as_credit(columns, list(values)),
+            meaning=(
+                "coefficient of the feature in a linear model of the score around this node: "
+                "change of the score for one standard deviation of the feature"
+            ),
+            game=game_report("features", len(columns), calls, "lime", budget=budget, r2=r2),
+        )
+
+
+@contextmanager
+def numpy_seeded(seed: int) -> Iterator[None]:
+    """Seed numpy's global random state, which shap uses, and restore it afterwards."""
+    before = np.random.get_state()
+    np.random.seed(seed % 2**32)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)
+
+
+def shap_package() -> Any:
+    """The package shap, which makes a colour map with a deprecated function at import."""
+    return require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
+
+
+def kernel_shap(function: FeatureFunction, samples: int, seed: int) -> tuple[Floats, Floats]:
+    """shap's KernelExplainer with mu as the background, no feature selection."""
+    mean = function.setup.graph.statistics.mean.cpu()[function.columns].numpy()
+    with numpy_seeded(seed):
+        explainer = shap_package().KernelExplainer(function, mean[None], keep_index=False)
+        values = explainer.shap_values(
+            function.values[None], nsamples=samples, l1_reg=0, silent=True
+        )
+    return np.asarray(values)[0], np.asarray(explainer.expected_value)
+
+
+@dataclass(frozen=True)
+class SHAP(Baseline):
+    """Kernel SHAP of the explained node's features, with all nodes on."""
+
+    samples: Samples = 2048
+    features: FeatureChoice = 0.25
+
+    blocks: ClassVar[Blocks] = Blocks(
+        title="SHAP",
+        mask=Block("M_F drawn by coalition size, shap's own", kernel_shap),
+        gen=Block("X'_v = M_F X_v + (1 - M_F) mu, A' = A", OwnFeatures),
+        expl=Block("weighted linear regression with the Shapley kernel, shap's own", kernel_shap),
+        explains=("features",),
+        tasks=("node",),
+        properties=Properties(
+            decomposable=True, robust=True, meaningful=True, selective=True, contrastive=True
+        ),
+        source="Lundberg and Lee 2017",
+        package="shap",
+    )
+
+    def explain(self, query: Query, seed: int) -> Explanation:
+        """Run shap's KernelExplainer for all outputs at once."""
+        shap_package()
+        function = FeatureFunction.of(query, self.features, seed)
+        prediction, players = function.prediction(), len(function.columns)
+        values, base = np.zeros((0, len(prediction.scores))), prediction.scores.numpy()
+        if players:
+            values, base = kernel_shap(function, self.samples, seed)
+        outputs = list(prediction.outputs)
+        credit = torch.from_numpy(values).t()[outputs].contiguous()
+        exact = players < 30 and 2**players - 2 <= self.samples
+        errors = torch.full_like(credit, 0.0 if exact else torch.nan)
+        calls, budget = function.calls, self.samples
+        return build_explanation(
+            self,
+            seed,
+            prediction,
+            bases=torch.from_numpy(base)[outputs],
+            features=Credit(function.columns, credit, errors),
+            meaning=(
+                "Shapley value of the feature, all nodes on: its fair share of the difference "
+                "between the prediction and the score with the node's features at their mean"
+            ),
+            game=game_report("features", players, calls, "shap", budget=budget, exact=exact),
+        )
+
+
+# --- GraphLIME: HSIC Lasso, a non-negative regression of similarities on similarities ---------
+#
+#     min_{beta >= 0}  1/2 || L - sum_k beta_k K_k ||_F^2 + rho sum_k beta_k
+#
+# K_k and L are Gaussian kernels of feature k and of the predictions over the same nodes, centred
+# (H K H, H = I - 11'/n) and scaled to Frobenius norm 1. Only inner products of kernels enter, so
+# the n^2 x F design is never held at once.
+
+
+def centred_kernels(values: Floats) -> Floats:
+    """Kernels exp(-(a - b)^2 / (2 s^2)) of the columns of `values` [n, k], s their deviations.
+
+    Returns [k, n * n], centred and of norm 1; those of constant columns are 0.
+    """
+    spread = values.std(0)
+    scaled = values / np.where(spread > 0, spread, 1)
+    difference = scaled.T[:, :, None] - scaled.T[:, None, :]
+    kernels = np.exp(-(difference**2) / 2)
+    centred = (
+        kernels
+        - kernels.mean(1, keepdims=True)
+        - kernels.mean(2, keepdims=True)
+        + kernels.mean((1, 2), keepdims=True)
+    )
+    norm = np.sqrt((centred**2).sum((1, 2), keepdims=True))
+    flat = norm <= 1e-9 * len(values)
+    return np.where(flat, 0.0, centred / np.where(flat, 1, norm)).reshape(values.shape[1], -1)
+
+
+def kernel_products(features: Floats, target: Floats, block: int) -> tuple[Floats, Floats]:
+    """<K_k, K_l> [F, F] and <K_k, L> [F], a block of features at a time."""
+    width = features.shape[1]
+    parts = [slice(first, min(width, first + block)) for first in range(0, width, block)]
+    gram, link = np.zeros((width, width)), np.zeros(width)
+    for i, part in enumerate(parts):
+        rows = centred_kernels(features[:, part])
+        link[part] = rows @ target
+        gram[part, part] = rows @ rows.T
+        for other in parts[i + 1 :]:
+            gram[part, other] = rows @ centred_kernels(features[:, other]).T
+            gram[other, part] = gram[part, other].T
+    return gram, link
+
+
+def hsic_lasso(features: Floats, scores: Floats, rho: float, memory: int = 2**28) -> Floats:
+    """Coefficients beta [F], sparse and not negative, of `features` [n, F] for `scores` [n].
+
+    By scikit-learn's coordinate descent: the Gram matrix of the kernels is R'R with
+    R = sqrt(Lambda) V', so that the problem is an ordinary Lasso with F rows.
+    """
+    from sklearn.linear_model import Lasso  # noqa: PLC0415  (slow to import)
+
+    beta = np.zeros(features.shape[1])
+    varies = np.flatnonzero(features.std(0) > 0)
+    target = centred_kernels(scores[:, None])[0]
+    if len(varies) == 0 or not target.any():
+        return beta
+    block = max(1, memory // (8 * 4 * len(features) ** 2))
+    gram, link = kernel_products(features[:, varies], target, block)
+    values, vectors = np.linalg.eigh(gram)
+    positive = values > 1e-12 * values.max(initial=1e-300)
+    root = np.sqrt(values[positive])[:, None] * vectors[:, positive].T
+    answer = (vectors[:, positive].T @ link) / np.sqrt(values[positive])
+    lasso = Lasso(
+        # scikit-learn divides the squares by the number of rows, and warns about a Lasso without a
+        # penalty; one of 1e-12 is the same.
+        alpha=(rho or 1e-12) / len(answer),
+        positive=True,
+        fit_intercept=False,
+        tol=1e-10,
+        max_iter=100_000,
+        random_state=0,  # not used, but drawn from numpy's global state if left out
+    )
+    beta[varies] = lasso.fit(root, answer).coef_
+    return beta
+
+
+def neighbours(query: Query, hops: int | None, most: int, seed: int) -> Ids:
+    """MASK: the node and its N-hop neighbours, one mask each; `most` drawn where there are more."""
+    field = fields.in_neighbourhood(query.graph, query.centres, hops)
+    ids = field.ids[: field.size]
+    if len(ids) <= most:
+        return ids
+    others = np.random.default_rng(seed).choice(ids[1:], most - 1, replace=False)
+    return np.concatenate([ids[:1], np.sort(others)])
+
+
+@dataclass(frozen=True)
+class GraphLIME(Baseline):
+    """HSIC Lasso of the explained score on features, over the node's N-hop neighbourhood."""
+
+    hops: Annotated[int | None, Range(1)] = None
+    """N; None: as far as the model looks."""
+    rho: NotNegative = 0.1
+    """Weight of the L1 norm. Kernels have norm 1, so features with an HSIC below it get 0."""
+    most: Annotated[int, Range(2, 100_000)] = 300
+    """At most so many neighbours; kernels grow with their square."""
+
+    blocks: ClassVar[Blocks] = Blocks(
+        title="GraphLIME",
+        mask=Block("M_N picks one neighbour of v at a time", neighbours),
+        gen=Block("unchanged: the original features and prediction are read", Unchanged),
+        expl=Block("HSIC Lasso of predictions on features, non-negative", hsic_lasso),
+        explains=("features",),
+        tasks=("node",),
+        properties=Properties(robust=True, selective=True),
+        source="Huang et al. 2020",
+        notes="deterministic here: it samples only above `most` neighbours",
+    )
+
+    def explain(self, query: Query, seed: int) -> Explanation:
+        """Read the neighbours' predictions, then regress."""
+        local_graph = local_graph_of(query, seed)
+        prediction, x = local_graph.prediction(), query.graph.x
+        hops = local_graph.evaluator.depth if self.hops is None else self.hops
+        ids = neighbours(query, hops, self.most, seed)
+        # Their predictions need their own receptive fields.
+        around = local_graph_of(replace(query, kind="nodes", centres=ids), seed)
+        scores = query.model.scores(around.explained(around.outputs())).cpu().numpy()
+        features = x[arrays.as_tensor(ids, x.device)].double().cpu().numpy()
+        rows = [
+            torch.from_numpy(hsic_lasso(features, scores[:, output], self.rho, query.memory))
+            for output in prediction.outputs
+        ]
+        return build_explanation(
+            self,
+            seed,
+            prediction,
+            features=mask_as_credit(torch.arange(features.shape[1]), rows),
+            meaning=(
+                "HSIC Lasso coefficient, 0 or more: how far neighbours that are alike in this "
+                "feature also get alike scores"
+            ),
+            game=game_report("neighbours", features.shape[1], 1, "neighbours"),
+            neighbours=tuple(ids.tolist()),
+        )
