@@ -190,9 +190,7 @@ def test_draws_are_distinct_and_of_the_size_of_their_stratum() -> None:
 @pytest.mark.parametrize("players", [2, 5, 8, 13, 30, 31])
 def test_strata_count_their_pairs(players: int) -> None:
     strata = _Strata(players)
-    counted = [strata.pairs(stratum) for stratum in range(strata.count)]
-    assert 2 * sum(counted) == 2**players - 2
-    np.testing.assert_allclose(strata.pair_counts, counted, rtol=1e-12)
+    assert 2 * strata.pair_counts.sum() == 2**players - 2
 
 
 def test_draws_in_many_parts_have_the_size_of_their_stratum(

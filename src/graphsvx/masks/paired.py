@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, combinations, islice
-from math import comb, log
 from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import comb
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.core.row_ids import packed_words
+from graphsvx.core.row_ids import RowIds
 from graphsvx.games.base import Game, require_memory
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
@@ -95,10 +94,8 @@ class Paired(Checked):
 
 def _within(states: Ids, most: int) -> int:
     """Number of leading rows with at most `most` distinct states."""
-    position = np.arange(len(states))
-    first = np.zeros(states.max(initial=-1) + 1, dtype=np.int64)
-    first[states[::-1]] = position[::-1]  # of those with one state, the first is written last
-    return int(np.searchsorted((first[states] == position).cumsum(), most, side="right"))
+    first = np.sort(np.unique(states, return_index=True)[1])
+    return int(first[most]) if most < len(first) else len(states)
 
 
 class _Strata:
@@ -111,37 +108,20 @@ class _Strata:
         self.players = players
         self.count = players // 2
         sizes = np.arange(1, self.count + 1)
-        # Kernel mass of all coalitions of a size: (M - 1) / (s (M - s)); both sizes of a stratum.
-        mass = 2.0 / (sizes * (players - sizes))
-        m = float(players)
-        log_pairs = gammaln(m + 1) - gammaln(sizes + 1.0) - gammaln(m - sizes + 1)
-        if players % 2 == 0:
-            mass[-1] /= 2
-            log_pairs[-1] -= log(2)
-        self.mass: Floats = mass / mass.sum()
-        evenly = np.full(self.count, 2.0)
-        if players % 2 == 0:
-            evenly[-1] = 1.0
-        self.even: Floats = evenly / evenly.sum()
-        # Both sizes of a stratum, each with the root of its mass.
-        root = np.sqrt(self.mass * evenly)
-        self.root: Floats = root / root.sum()
-        self.pair_counts: Floats = np.rint(np.exp(np.minimum(log_pairs, 600)))
-        """Pairs of each stratum (as many as there are, or very many)."""
-
-    def pairs(self, stratum: int) -> int:
-        """How many pairs a stratum (counted from 0) has."""
-        size = stratum + 1
-        coalitions = comb(self.players, size)
-        return coalitions // 2 if 2 * size == self.players else coalitions
+        # A stratum has two sizes, but for the one in the middle.
+        both: Floats = np.where(2 * sizes == players, 1.0, 2.0)
+        self.pair_counts: Floats = np.rint(both * comb(players, sizes) / 2)
+        """Pairs of each stratum; infinity: very many."""
+        # Kernel mass of all coalitions of a size: (M - 1) / (s (M - s)).
+        self.mass = _shares(both / (sizes * (players - sizes)))
+        self.even = _shares(both)
+        # Each size with the root of its mass.
+        self.root = _shares(np.sqrt(self.mass * both))
 
     def enumerable(self, pairs: int) -> int:
         """How many strata, from the outside in, would be drawn more often than they have pairs."""
         left, rest, shares = float(pairs), 1.0, self.shares(pairs)
-        for stratum in range(self.count):
-            if self.pair_counts[stratum] > 1e17:
-                return stratum
-            needed = self.pairs(stratum)
+        for stratum, needed in enumerate(self.pair_counts):
             if needed > left * shares[stratum] / rest + 1e-9:
                 return stratum
             left -= needed
@@ -155,15 +135,16 @@ class _Strata:
 
     def pairs_of(self, listed: int) -> tuple[Bools, Ids]:
         """One coalition of all pairs of the first strata, and their strata."""
-        counts = [self.pairs(stratum) for stratum in range(listed)]
-        few = np.zeros((sum(counts), self.players), dtype=bool)
-        at = 0
-        for stratum, count in enumerate(counts):
-            subsets = islice(combinations(range(self.players), stratum + 1), count)
-            members = np.fromiter(chain.from_iterable(subsets), np.int64, count * (stratum + 1))
-            few[np.arange(at, at + count).repeat(stratum + 1), members] = True
-            at += count
-        return few, np.arange(listed).repeat(counts)
+        counts = self.pair_counts[:listed].astype(np.int64)
+        stratum = np.arange(listed).repeat(counts)
+        few = np.zeros((len(stratum), self.players), dtype=bool)
+        subsets = (
+            islice(combinations(range(self.players), size), count)
+            for size, count in enumerate(counts.tolist(), start=1)
+        )
+        members = chain.from_iterable(chain.from_iterable(subsets))
+        few[np.arange(len(few)).repeat(stratum + 1), np.fromiter(members, np.int64)] = True
+        return few, stratum
 
     def draw(self, listed: int, pairs: int, rng: torch.Generator) -> tuple[Bools, Ids]:
         """One coalition of distinct random pairs of the other strata, and their strata.
@@ -197,7 +178,7 @@ class _Strata:
             middle = (stratum + 1) * 2 == self.players
             few ^= (middle & ~few[:, 0])[:, None]
         if self.pair_counts[listed] < 1e7:
-            new = _distinct(few)
+            _, new = RowIds().add(few)
             few, stratum = few[new], stratum[new]
         return few, stratum
 
@@ -225,8 +206,11 @@ class _Strata:
 
 @lru_cache
 def _strata(players: int) -> _Strata:
-    """Strata of games with this number of players, cached."""
     return _Strata(players)
+
+
+def _shares(amounts: Floats) -> Floats:
+    return amounts / amounts.sum()
 
 
 def _strata_at(shares: Floats, spread: Floats) -> Ids:
@@ -240,19 +224,5 @@ def _noise(rng: torch.Generator, shape: tuple[int, ...]) -> NDArray[np.int32]:
     return torch.empty(shape, dtype=torch.int32).random_(generator=rng).numpy()
 
 
-def _distinct(rows: Bools) -> Bools:
-    """Mask of the first occurrences of distinct rows."""
-    bits = packed_words(rows)
-    order = np.lexsort(bits.T)  # stable: of equal rows, the first comes first
-    ordered = bits[order]
-    again = (ordered[1:] == ordered[:-1]).all(1)
-    new = np.ones(len(rows), dtype=bool)
-    new[order[1:][again]] = False
-    return new
-
-
 def _with_complements(few: Bools) -> Bools:
-    rows = np.empty((2 * len(few), few.shape[1]), dtype=bool)
-    rows[::2] = few
-    rows[1::2] = ~few
-    return rows
+    return np.stack([few, ~few], 1).reshape(-1, few.shape[1])
