@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -40,8 +40,7 @@ class All(Checked):
             )
         count = 1 << game.players
         require_memory(game.memory, 4 * count * game.players, count, game.players)
-        masks = kernel_masks(game, all_rows(game.players))
-        return Masks(masks.rows, masks.states, masks.weights, exact=True)
+        return replace(kernel_masks(game, all_rows(game.players)), exact=True)
 
 
 @dataclass(frozen=True)
@@ -79,15 +78,18 @@ class Auto(Checked):
         sets = _connected_sets_of(game, budget)
         if sets is not None:
             return connected_masks(game, *sets)
-        if game.players <= MOST_PLAYERS and 1 << game.players <= budget:
+        if _enumerable(game, budget):
             return All(separate=True)(game, budget, rng)
         return self.otherwise(game, budget, rng)
 
 
 def exact_within(game: Game, budget: int) -> bool:
     """Whether so many calls make `Auto` exact."""
-    everyone = game.players <= MOST_PLAYERS and 1 << game.players <= budget
-    return everyone or _connected_sets_of(game, budget) is not None
+    return _enumerable(game, budget) or _connected_sets_of(game, budget) is not None
+
+
+def _enumerable(game: Game, budget: int) -> bool:
+    return game.players <= MOST_PLAYERS and 1 << game.players <= budget
 
 
 def _connected_sets_of(game: Game, budget: int) -> tuple[Bools, Bools] | None:
@@ -109,37 +111,20 @@ def connected_sets(
         return None
     players = player_edges.shape[1]
     among = player_edges[:-1].astype(np.float32)
-    inside = np.zeros((1, players), dtype=bool)
-    decided, undecided = inside, player_edges[-1:]
-    finished: list[tuple[Bools, Bools]] = []
-    count = 0
+    sets = decided = np.zeros((1, players), dtype=bool)
+    undecided = player_edges[-1:]
     for _ in range(players if reach is None else reach):
-        width = undecided.sum(1)
-        choices = 1 << np.minimum(width, _VAST)
         # Each choice leads to at least one set.
-        if count + int(choices.sum()) > most:
+        choices = 1 << np.minimum(undecided.sum(1), _VAST)
+        if int(choices.sum()) > most:
             return None
-        unfinished = width > 0
-        left = int(np.count_nonzero(unfinished))
-        if not left:
+        if not undecided.any():
             break
-        if 2 * left < len(unfinished):  # drop finished sets from the working arrays
-            finished.append((inside[~unfinished], decided[~unfinished]))
-            count += len(unfinished) - left
-            inside, decided, undecided = (
-                inside[unfinished],
-                decided[unfinished],
-                undecided[unfinished],
-            )
-            choices = choices[unfinished]
         parent, added = _choices(undecided, choices)
-        inside = inside.take(parent, 0) | added
+        sets = sets.take(parent, 0) | added
         decided = (decided | undecided).take(parent, 0)
         undecided = (added.astype(np.float32) @ among > 0) & ~decided
-    sets, decided_sets = (
-        np.concatenate(part) for part in zip(*finished, (inside, decided), strict=True)
-    )
-    return sets, decided_sets & ~sets
+    return sets, decided & ~sets
 
 
 def _choices(undecided: Bools, count: Ids) -> tuple[Ids, Bools]:
