@@ -9,31 +9,27 @@ from torch_geometric.data import Data
 
 from graphsvx.core.query import build_query
 from graphsvx.methods import GNNExplainer
-from graphsvx.methods.learned import PyGQuestion, Reader
-from graphsvx.methods.local_graph import local_graph_of
+from graphsvx.methods.baseline import local_graph_of
+from graphsvx.methods.learned import PyGQuestion, as_classes
 
 LOGITS = torch.tensor([[-2.0], [0.5], [3.0]])
-EDGES = torch.tensor([[0, 1], [1, 2]])
-
-
-def read(output: str, returned: Tensor, column: int | None = None) -> Tensor:
-    reader = Reader(object(), lambda x, edge_index: returned, output, column)
-    return reader(torch.ones(3, 2), EDGES)
 
 
 def test_a_single_output_is_that_of_the_second_of_two_classes() -> None:
     probabilities = LOGITS.sigmoid()
     both_classes = torch.cat([1 - probabilities, probabilities], 1)
-    torch.testing.assert_close(read("raw", LOGITS).softmax(-1), both_classes)
-    torch.testing.assert_close(read("probs", probabilities), both_classes)
-    torch.testing.assert_close(read("log_probs", probabilities.log()).exp(), both_classes)
+    torch.testing.assert_close(as_classes(LOGITS, "raw", None).softmax(-1), both_classes)
+    torch.testing.assert_close(as_classes(probabilities, "probs", None), both_classes)
+    torch.testing.assert_close(
+        as_classes(probabilities.log(), "log_probs", None).exp(), both_classes
+    )
 
 
 @pytest.mark.parametrize("output", ["raw", "probs", "log_probs"])
 def test_several_outputs_are_read_as_they_are_and_one_of_a_regression(output: str) -> None:
     returned = torch.arange(6.0).reshape(3, 2)
-    assert torch.equal(read(output, returned), returned)
-    assert torch.equal(read(output, returned, column=1), returned[:, 1:])
+    assert torch.equal(as_classes(returned, output, None), returned)
+    assert torch.equal(as_classes(returned, output, 1), returned[:, 1:])
 
 
 def test_masks_that_the_output_does_not_depend_on_are_zero() -> None:
@@ -45,7 +41,7 @@ def test_masks_that_the_output_does_not_depend_on_are_zero() -> None:
     x = torch.tensor([[1.0], [2.0]])
     for edge_index in (torch.tensor([[0, 1], [1, 0]]), torch.zeros(2, 0, dtype=torch.long)):
         query = build_query(model, Data(x=x, edge_index=edge_index), nodes=[0, 1])
-        question = PyGQuestion.of(local_graph_of(query, 0), 0)
+        question = PyGQuestion(local_graph_of(query, 0), 0)
         with torch.enable_grad():
             edges, features = GNNExplainer(epochs=3).learn(question, 0)
             alone, _ = GNNExplainer(epochs=3, features=False).learn(question, 0)

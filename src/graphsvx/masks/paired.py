@@ -109,14 +109,14 @@ class _Strata:
         self.count = players // 2
         sizes = np.arange(1, self.count + 1)
         # A stratum has two sizes, but for the one in the middle.
-        both: Floats = np.where(2 * sizes == players, 1.0, 2.0)
-        self.pair_counts: Floats = np.rint(both * comb(players, sizes) / 2)
+        two_sizes: Floats = np.where(2 * sizes == players, 1.0, 2.0)
+        self.pair_counts: Floats = np.rint(two_sizes * comb(players, sizes) / 2)
         """Pairs of each stratum; infinity: very many."""
         # Kernel mass of all coalitions of a size: (M - 1) / (s (M - s)).
-        self.mass = _shares(both / (sizes * (players - sizes)))
-        self.even = _shares(both)
+        self.mass = _shares(two_sizes / (sizes * (players - sizes)))
+        self.even = _shares(two_sizes)
         # Each size with the root of its mass.
-        self.root = _shares(np.sqrt(self.mass * both))
+        self.root = _shares(np.sqrt(self.mass * two_sizes))
 
     def enumerable(self, pairs: int) -> int:
         """How many strata, from the outside in, would be drawn more often than they have pairs."""

@@ -23,8 +23,14 @@ from graphsvx.errors import InputError
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks.base import Masks
-from graphsvx.methods.baseline import Prediction, build_explanation, game_report
-from graphsvx.methods.local_graph import LocalGraph, local_graph_of, whole_graph_of
+from graphsvx.methods.baseline import (
+    LocalGraph,
+    Prediction,
+    build_explanation,
+    game_report,
+    local_graph_of,
+    whole_graph_of,
+)
 from graphsvx.methods.playing import Plan
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation

@@ -25,8 +25,10 @@ from graphsvx.methods.baseline import (
     Properties,
     build_explanation,
     game_report,
+    local_graph_of,
+    model_restored,
+    typed_scores,
 )
-from graphsvx.methods.local_graph import local_graph_of, model_restored, typed_scores
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Count

@@ -36,11 +36,13 @@ from graphsvx.methods.baseline import (
     Baseline,
     Block,
     Blocks,
+    LocalGraph,
     Properties,
     build_explanation,
     game_report,
+    local_graph_of,
+    model_restored,
 )
-from graphsvx.methods.local_graph import LocalGraph, local_graph_of, model_restored
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Count, Positive, Rate
 from graphsvx.utils.files import as_path, atomic_write
@@ -54,70 +56,52 @@ _NO_INFLUENCE = "does not require grad", "Could not compute gradients"
 # --- the model as PyG's algorithms take it ---------------------------------------------------
 
 
-class Reader(nn.Module):
-    """The explained model as PyG's algorithms call it: eval mode, outputs as its losses need them.
+class PyGQuestion(nn.Module):
+    """One explained output as PyG's algorithms take it: a model, its input and its target.
 
-    A single output is read as the logit or probability of the second of two classes; in a
-    regression only the explained output is seen.
+    The model is in eval mode. A single output is read as the logit or probability of the second of
+    two classes; in a regression only the explained output is seen.
     """
 
-    def __init__(
-        self, module: object, call: Callable[..., Tensor], output: str, column: int | None
-    ) -> None:
-        """`call` maps (x, edge_index) to raw outputs of nodes, or of the graph."""
+    def __init__(self, graph: LocalGraph, output: int, index: Tensor | None = None) -> None:
+        """Of the explained nodes or graph; with `index`, of all nodes, among which it is one."""
         super().__init__()
-        if isinstance(module, nn.Module):
-            self.module = module
-        self.call = call
-        self.output = output
-        self.column = column
+        model = graph.query.model
+        if isinstance(model.call, nn.Module):
+            self.module = model.call
+        self.graph, self.index = graph, index
+        self.column = output if model.scale == "value" else None
         # PyG restores *this* flag on all submodules after it has read embeddings.
         self.training = False
+        with torch.no_grad():
+            out = self(graph.x, graph.edge_index)
+        is_class = self.column is None
+        self.target = torch.full((len(out),), output, device=out.device) if is_class else out
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Raw outputs."""
-        out = self.call(x, edge_index)
-        if self.column is not None:
-            return out[:, self.column : self.column + 1]
-        if out.shape[-1] > 1:
-            return out
-        if self.output == "raw":
-            return torch.cat([torch.zeros_like(out), out], -1)
-        if self.output == "probs":
-            return torch.cat([1 - out, out], -1)
-        return torch.cat([torch.log1p(-out.exp()), out], -1)
-
-
-@dataclass(frozen=True, eq=False)
-class PyGQuestion:
-    """The arguments of one of PyG's algorithms for one explained output."""
-
-    local_graph: LocalGraph
-    reader: Reader
-    target: Tensor
-    index: Tensor | None
-
-    @staticmethod
-    def of(local_graph: LocalGraph, output: int, index: Tensor | None = None) -> PyGQuestion:
-        """Of the explained nodes or graph; with `index`, of all nodes, among which it is one."""
-        model = local_graph.query.model
-        regression = model.scale == "value"
-
-        def call(x: Tensor, edge_index: Tensor) -> Tensor:
-            out = local_graph.outputs(x, edge_index)
-            return local_graph.explained(out) if index is None else out
-
-        reader = Reader(model.call, call, model.output, output if regression else None)
-        with torch.no_grad():
-            out = reader(local_graph.x, local_graph.edge_index)
-        target = out if regression else torch.full((len(out),), output, device=out.device)
-        return PyGQuestion(local_graph, reader, target, index)
+        """Raw outputs as the losses of the algorithms need them."""
+        out = self.graph.outputs(x, edge_index)
+        if self.index is None:
+            out = self.graph.explained(out)
+        return as_classes(out, self.graph.query.model.output, self.column)
 
     def put_to(self, algorithm: Callable[..., Any]) -> Any:
         """What the algorithm, or its method for training, returns."""
-        graph = self.local_graph
-        arguments = self.reader, graph.x, graph.edge_index
-        return algorithm(*arguments, target=self.target, index=self.index)
+        graph = self.graph
+        return algorithm(self, graph.x, graph.edge_index, target=self.target, index=self.index)
+
+
+def as_classes(out: Tensor, output: str, column: int | None) -> Tensor:
+    """Outputs of at least two classes, or of a single `column`; `output` says what they are."""
+    if column is not None:
+        return out[:, column : column + 1]
+    if out.shape[-1] > 1:
+        return out
+    if output == "raw":
+        return torch.cat([torch.zeros_like(out), out], -1)
+    if output == "probs":
+        return torch.cat([1 - out, out], -1)
+    return torch.cat([torch.log1p(-out.exp()), out], -1)
 
 
 def configured(algorithm: Any, query: Query, **mask_types: str | None) -> Any:
@@ -184,7 +168,7 @@ class GNNExplainer(Baseline):
         A kind of mask on which the output does not depend at all makes PyG's loss NaN (the mean
         over no entries); it is left out and its entries are 0.
         """
-        graph = question.local_graph
+        graph = question.graph
         edges, features = graph.x.new_zeros(len(graph.edges)), graph.x.new_zeros(graph.x.shape[1])
         use_edges = self.edges and len(edges) > 0
         attempts = (use_edges, self.features), (use_edges, False), (False, self.features)
@@ -235,7 +219,7 @@ class GNNExplainer(Baseline):
         local_graph = local_graph_of(query, seed)
         prediction = local_graph.prediction()
         with model_restored(query.model.call):
-            questions = [PyGQuestion.of(local_graph, output) for output in prediction.outputs]
+            questions = [PyGQuestion(local_graph, output) for output in prediction.outputs]
             masks = [self.learn(question, seed) for question in questions]
         inner = local_graph.inner_edges[: None if self.edges else 0]
         columns = torch.arange(local_graph.x.shape[1] if self.features else 0)
@@ -374,7 +358,7 @@ class PGExplainer(Baseline):
 
     def _train(self, algorithm: Any, questions: Sequence[PyGQuestion]) -> None:
         # The mean over no edges would be NaN.
-        questions = [question for question in questions if len(question.local_graph.edges)]
+        questions = [question for question in questions if len(question.graph.edges)]
         for epoch in range(self.epochs):
             for question in questions:
                 with warnings.catch_warnings():
@@ -427,7 +411,7 @@ class PGExplainer(Baseline):
 
     def _mask(self, question: PyGQuestion, edges: np.ndarray) -> Tensor:
         """The mask of a single node or graph at these edges, 0 outside its field."""
-        graph = question.local_graph
+        graph = question.graph
         try:
             mask: Tensor = question.put_to(self.network(graph.query)).edge_mask.detach().cpu()
         except RuntimeError as error:
@@ -497,9 +481,9 @@ def _question(query: Query, seed: int, output: int | None = None) -> PyGQuestion
     if output is None:
         output = query.choose_outputs(local_graph.scores())[1]
     if query.kind == "graph":
-        return PyGQuestion.of(local_graph, output)
+        return PyGQuestion(local_graph, output)
     field = local_graph.evaluator.field
     wide = replace(query, kind="nodes", centres=np.sort(field.ids[: field.size]))
     local_graph = local_graph_of(wide, seed)
     index = torch.from_numpy(np.searchsorted(local_graph.ids, query.centres))
-    return PyGQuestion.of(local_graph, output, index)
+    return PyGQuestion(local_graph, output, index)

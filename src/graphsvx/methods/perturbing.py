@@ -32,9 +32,9 @@ from graphsvx.methods.baseline import (
     build_explanation,
     game_report,
     scores_in_parts,
+    unperturbed_prediction,
 )
 from graphsvx.methods.build_explanation import credits
-from graphsvx.methods.local_graph import unperturbed_prediction
 from graphsvx.methods.replay import coalitions_agree
 from graphsvx.results.details import BayesianNetwork, ChangeProbability
 from graphsvx.results.explanation import Explanation

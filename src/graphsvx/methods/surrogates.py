@@ -37,9 +37,9 @@ from graphsvx.methods.baseline import (
     baseline_setup,
     build_explanation,
     game_report,
+    local_graph_of,
     scores_in_parts,
 )
-from graphsvx.methods.local_graph import local_graph_of
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import NotNegative, Range

@@ -23,8 +23,9 @@ from graphsvx.methods.baseline import (
     Properties,
     build_explanation,
     game_report,
+    model_restored,
+    unperturbed_prediction,
 )
-from graphsvx.methods.local_graph import model_restored, unperturbed_prediction
 from graphsvx.results.details import FieldRecord, GeneratedGraph
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Count, Range, Rate
