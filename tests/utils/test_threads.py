@@ -15,7 +15,7 @@ from torch_geometric.nn import GCN
 
 from graphsvx import GraphSVX, explain
 from graphsvx.results import serialize
-from tests.engine.lazy.test_rows import make_graph
+from tests.engine.test_lazy import make_graph
 
 METHOD = GraphSVX(samples=300)
 
@@ -76,7 +76,7 @@ from threadpoolctl import threadpool_info
 from torch_geometric.nn import GCN
 from graphsvx import GraphSVX, explain
 from graphsvx.results.serialize import same
-from tests.engine.lazy.test_rows import make_graph
+from tests.engine.test_lazy import make_graph
 
 
 def blas_threads():

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 _ELEMENTWISE = {
     "relu", "relu6", "elu", "celu", "gelu", "selu", "leaky_relu", "silu", "mish", "softplus",
@@ -27,7 +28,7 @@ _ELEMENTWISE = {
     "requires_grad", "__neg__", "__abs__", "__invert__", "__and__", "__or__", "__eq__", "__ne__",
     "__lt__", "__le__", "__gt__", "__ge__", "__add__", "__radd__", "__iadd__", "__sub__",
     "__rsub__", "__isub__", "__mul__", "__rmul__", "__imul__", "__truediv__", "__rtruediv__",
-    "__itruediv__", "__pow__", "__rpow__", "__ipow__",
+    "__rdiv__", "__itruediv__", "__pow__", "__rpow__", "__ipow__",
 }  # fmt: skip
 # Operations along a dimension: the position of `dim` among their arguments, and its default.
 _DIM_ARGUMENT: dict[str, tuple[int, int | None]] = {
@@ -52,8 +53,32 @@ COMBINES_ROWS = frozenset({
 """Operations that combine all rows if they are not along columns. `any` and `all`, which ask
 whether inputs are valid, are not among them."""
 
+_GETTERS = {
+    getattr(Tensor, name).__get__
+    for name in (
+        "shape", "dtype", "device", "layout", "ndim", "is_cuda", "is_sparse", "is_quantized",
+        "requires_grad", "is_leaf", "grad_fn", "grad", "is_nested", "is_mkldnn", "is_meta",
+    )
+}  # fmt: skip
+_ABOUT = {"dim", "ndimension", "is_floating_point", "is_complex", "element_size", "get_device",
+          "is_contiguous", "is_inference"}  # fmt: skip
+
 Traced = Callable[[Any], bool]
-"""Whether a tensor comes from the graph."""
+"""Whether an argument has the rows in question."""
+
+
+def is_metadata(func: Any, name: str) -> bool:
+    """Whether an operation reads what a tensor is, not its entries."""
+    return func in _GETTERS or name in _ABOUT
+
+
+def mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """All arguments of a call changed, those in tuples, lists and dictionaries too."""
+    if type(value) in (tuple, list):
+        return type(value)(mapped(change, item) for item in value)
+    if type(value) is dict:
+        return {key: mapped(change, item) for key, item in value.items()}
+    return tree_map(change, value) if isinstance(value, (tuple, list, dict)) else change(value)
 
 
 def leaves(*values: Any) -> Iterator[Any]:

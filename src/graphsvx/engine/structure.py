@@ -26,7 +26,7 @@ from torch_geometric.nn.pool import glob
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, call_on
 from graphsvx.engine.rounding import allclose
-from graphsvx.engine.rowwise import COMBINES_ROWS, is_row_wise, leaves, tensors
+from graphsvx.engine.rowwise import COMBINES_ROWS, is_metadata, is_row_wise, leaves, tensors
 from graphsvx.errors import ModelError
 from graphsvx.utils.exclusive import taking_back
 
@@ -96,16 +96,7 @@ for _name, _method in vars(int).items():
         setattr(_Count, _name, _refused_in_trace(_method))
 
 
-_GETTERS = {
-    getattr(Tensor, name).__get__
-    for name in (
-        "shape", "dtype", "device", "layout", "ndim", "is_cuda", "is_sparse", "is_quantized",
-        "requires_grad", "is_leaf", "grad_fn", "grad", "is_nested", "is_mkldnn", "is_meta",
-    )
-}  # fmt: skip
 _SHAPE = Tensor.shape.__get__  # type: ignore[attr-defined]  # a descriptor
-_ABOUT = {"dim", "ndimension", "is_floating_point", "is_complex", "element_size", "get_device",
-          "is_contiguous", "is_inference"}  # fmt: skip
 
 
 class _Trace(TorchFunctionMode):
@@ -142,7 +133,7 @@ class _Trace(TorchFunctionMode):
         kwargs = kwargs or {}
         kinds = {kind for kind in map(self.kind, tensors(args, kwargs)) if kind is not None}
         name = getattr(func, "__name__", str(func))
-        if kinds and (func in _GETTERS or name in _ABOUT or name == "size"):
+        if kinds and (is_metadata(func, name) or name == "size"):
             return self._about(func, name, args, kwargs)
         counts = [value for value in leaves(args, kwargs) if type(value) is _Count]
         if counts and name not in ("view", "reshape"):

@@ -24,7 +24,7 @@ from graphsvx.engine import kernels
 from graphsvx.engine.kernels import FirstRound
 from graphsvx.engine.rows import Rows, Shortcuts
 from graphsvx.testing.oracle import credit_of
-from tests.engine.lazy.test_rows import make_graph, outputs
+from tests.engine.test_lazy import make_graph, outputs
 from tests.worlds import random_graph
 
 

@@ -41,7 +41,7 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
 from graphsvx.engine.kernels.edges import BatchEdges, EdgeSegments, FirstRound, as_tensor
-from graphsvx.engine.lazy import Lazy, PrefixRows, SharedRows, first, plain
+from graphsvx.engine.lazy import Lazy, PrefixRows, SharedRows, plain
 from graphsvx.engine.structure import aggregates_locally
 
 Forward = Callable[[Any, Any, BatchEdges, int], Any]
@@ -95,7 +95,7 @@ def _project(
 
 def _add_projection(out: Tensor, lin: Any, x: Any, rows: int) -> Tensor:
     """out + lin(first rows of x), in place."""
-    x = first(x, rows)
+    x = x[:rows]
     if isinstance(x, Lazy) or type(lin) is not Linear or _has_hooks(lin):
         return out.add_(plain(lin(x)))
     out.add_(functional.linear(x, lin.weight))
@@ -189,13 +189,13 @@ def _gin_forward(layer: Any, x: Any, edges: BatchEdges | FirstRound, rows: int) 
     if edges.weight is not None:
         return None
     if x.shape[1] <= _GIN_WIDE:
-        root = (1 + layer.eps) * plain(first(x, rows))
+        root = (1 + layer.eps) * plain(x[:rows])
         return layer.nn(edges.segments(rows).add(x) + root)
     net = layer.nn
     if type(net) is not nn.Sequential or type(net[0]) is not nn.Linear or _has_hooks(net, net[0]):
         return None
     hidden = functional.linear(x, net[0].weight)
-    out = edges.segments(rows).add(hidden) + (1 + layer.eps) * plain(first(hidden, rows))
+    out = edges.segments(rows).add(hidden) + (1 + layer.eps) * plain(hidden[:rows])
     return net[1:](out if net[0].bias is None else out + net[0].bias)
 
 
@@ -400,7 +400,7 @@ def _transformer_with_skip(layer: Any, heads: Tensor, x: Any, rows: int) -> Any:
     out = _merge_heads(layer, heads)
     if not layer.root_weight:
         return out
-    skip = plain(layer.lin_skip(first(x, rows)))
+    skip = plain(layer.lin_skip(x[:rows]))
     if layer.lin_beta is None:
         return out + skip
     beta = layer.lin_beta(torch.cat([out, skip, out - skip], dim=-1)).sigmoid()

@@ -27,7 +27,7 @@ from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import build_query
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.kernels import ModelLayers
-from graphsvx.engine.lazy import MixedRows, PrefixRows, SharedRows, plain
+from graphsvx.engine.lazy import MixedRows, PatchedRows, PrefixRows, SharedRows, plain
 from graphsvx.engine.rows import Rows, Shortcuts
 
 WIDE = 300
@@ -251,3 +251,21 @@ def test_rows_picked_of_a_prefix_stay_sums_of_few_rows(monkeypatch: pytest.Monke
         patch.delattr(MixedRows, "plain")  # a copy of each row would be as wide as the base
         picked = rows.index_select(0, torch.tensor([2, 0]))
     torch.testing.assert_close(plain(picked), torch.stack([base[3], base[0] + base[1]]))
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_rows_patched_in_few_columns_are_projected_as_plain_ones(count: int, transposed: bool):
+    rng = torch.Generator().manual_seed(count)
+    table = torch.randn(9, 30, generator=rng)
+    columns = torch.tensor([2, 3, 11, 28])
+    off = torch.rand(7, 4, generator=rng) < 0.5
+    if transposed:
+        off = off.t().contiguous().t()
+    rows = PatchedRows(table, count, columns, off, torch.randn(4, generator=rng))
+    weight, bias = torch.randn(5, 30, generator=rng), torch.randn(5, generator=rng)
+    dense = plain(rows)
+    assert torch.allclose(
+        functional.linear(rows, weight, bias), functional.linear(dense, weight, bias), atol=1e-5
+    )
+    assert torch.allclose(rows @ weight.t(), dense @ weight.t(), atol=1e-5)
