@@ -12,10 +12,10 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, GraphConv
 
 from graphsvx import GraphSVX, explain
+from graphsvx.core.fingerprints import Watched
 from graphsvx.core.model import Model
 from graphsvx.core.modules import modules
 from graphsvx.engine.choose import CHECKS
-from graphsvx.engine.profile import Fingerprint
 from graphsvx.results import serialize
 from graphsvx.testing.oracle import credit_of
 from tests.worlds import random_graph
@@ -132,7 +132,7 @@ def test_no_model_or_graph_is_kept_alive() -> None:
 @pytest.mark.parametrize("name", [n for n in CHANGES if n not in ("features", "edges")])
 def test_a_fingerprint_detects_the_changes_that_torch_can_see(name: str) -> None:
     model, data = Net(), random_graph(3)
-    before = Fingerprint.of(modules(model))
+    before = Watched.of(modules(model))
     assert before.matches(modules(model))
     CHANGES[name](model, data)
     assert before.matches(modules(model)) == (name == "behind_the_back")
@@ -246,6 +246,6 @@ def test_a_lazily_initialised_model_is_explained() -> None:
 
 def test_a_fingerprint_detects_a_layer_that_is_used_again() -> None:
     model = Chain()
-    before = Fingerprint.of(modules(model))
+    before = Watched.of(modules(model))
     _again(model)
     assert not before.matches(modules(model))

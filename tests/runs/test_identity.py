@@ -18,9 +18,10 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, SAGEConv
 
 from graphsvx import GraphSVX, runs
+from graphsvx.core import fingerprints
+from graphsvx.core.fingerprints import Contents
 from graphsvx.errors import DataError
 from graphsvx.runs import identity
-from graphsvx.runs.identity import Contents
 from tests.runs.helpers import ThisProcess
 from tests.worlds import random_graph, random_model
 
@@ -233,7 +234,7 @@ def letters(x: Tensor, edge_index: Tensor) -> Tensor:
 _OTHER_PROCESS = """
 import json, torch
 from graphsvx.runs import identity
-from graphsvx.runs.identity import Contents
+from graphsvx.core.fingerprints import Contents
 from tests.runs.test_identity import GAT, Net, letters, random_model
 torch.manual_seed(0)
 models = [Net(), GAT(3, 8, 2, 3, heads=2), random_model("gin", 1), letters]
@@ -253,8 +254,8 @@ def test_the_same_words_in_every_process() -> None:
 
 
 def test_the_class_of_many_graphs_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, names = [], identity._names
-    monkeypatch.setattr(identity, "_names", lambda code: read.append(code) or names(code))
+    read, names = [], fingerprints._names
+    monkeypatch.setattr(fingerprints, "_names", lambda code: read.append(code) or names(code))
     identity.of_graphs([random_graph(1)])
     of_one = len(read)
     assert of_one > 0

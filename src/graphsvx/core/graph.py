@@ -19,8 +19,8 @@ from torch_geometric.data import Dataset
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.edge_index import Index, check_edge_index, index_by_end
+from graphsvx.core.fingerprints import Stamp, stamp
 from graphsvx.core.readable import must_be_readable
-from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.core.statistics import Statistics, adopt_statistics, statistics_of
 from graphsvx.core.types import FLAT, Types
 from graphsvx.errors import InputError

@@ -15,9 +15,9 @@ from torch_geometric.data import Data, HeteroData, TemporalData
 from graphsvx.core.arrays import Ids
 from graphsvx.core.calling import embedding_method
 from graphsvx.core.edge_index import check_edge_index, index_by_end
+from graphsvx.core.fingerprints import Stamp, stamp
 from graphsvx.core.graph import Graph, check_graph, must_share_device
 from graphsvx.core.readable import must_be_readable
-from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.core.statistics import Statistics, statistics_of
 from graphsvx.core.types import FLAT, EdgeType, Types
 from graphsvx.errors import InputError, UnsupportedError

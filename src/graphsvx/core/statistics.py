@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from graphsvx.core.stamps import Stamp, stamp
+from graphsvx.core.fingerprints import Stamp, stamp
 from graphsvx.errors import InputError
 
 

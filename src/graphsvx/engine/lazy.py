@@ -172,10 +172,10 @@ def _with_any_number_of_rows(x: Any, *shape: Any) -> tuple[Any, ...]:
     """Arguments of `view` for as many rows as are stored, if it leaves the rows as they are."""
     sizes = [*shape[0]] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else [*shape]
     if sizes and sizes[0] == x.shape[0] and all(isinstance(size, int) for size in sizes):
-        known = torch.Size([size for size in sizes[1:] if size != -1]).numel()
+        columns = torch.Size([size for size in sizes[1:] if size != -1]).numel()
         width = x.shape[1:].numel()
-        if -1 in sizes[1:] and known and width % known == 0:
-            sizes[sizes.index(-1, 1)] = width // known
+        if -1 in sizes[1:] and columns and width % columns == 0:
+            sizes[sizes.index(-1, 1)] = width // columns
         sizes[0] = -1
     return x, *sizes
 

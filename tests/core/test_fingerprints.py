@@ -15,7 +15,7 @@ from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.nn.models import GCN
 
 from graphsvx import explain
-from graphsvx.core.stamps import _PAUSE, stamp
+from graphsvx.core.fingerprints import _PAUSE, stamp
 from tests.worlds import random_graph
 
 
@@ -62,7 +62,7 @@ def test_a_stamp_of_a_large_tensor_sees_one_number_change(monkeypatch: Any) -> N
     x = torch.randn(1000, 400)
     before = stamp(x)
     assert stamp(x) == before
-    monkeypatch.setattr("graphsvx.core.stamps.perf_counter", lambda: 1e9 * _PAUSE)
+    monkeypatch.setattr("graphsvx.core.fingerprints.perf_counter", lambda: 1e9 * _PAUSE)
     x.data[503, 77] += 1
     assert stamp(x) != before
 

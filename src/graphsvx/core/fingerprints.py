@@ -1,0 +1,630 @@
+"""Fingerprints of models, graphs and tensors: whether they are what they were.
+
+`Contents` walks everything that a model's outputs depend on and that is the same in every process:
+its text says what differs between two runs. `Watched` is the cheap variant of the same parts
+(modules and their attributes, the code of their classes, the globals that it uses), compared by
+identity before each explanation. `stamp` is of one tensor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import os
+import re
+import sys
+import sysconfig
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from dis import get_instructions
+from functools import cached_property, lru_cache, partial
+from time import perf_counter
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
+from torch.utils.weak import WeakTensorKeyDictionary
+from torch_geometric.data.data import BaseData
+
+# Fingerprint of models and graphs: code, attributes and tensors, the same in every process.
+#
+# A resumed run must use the same model and data. Comparing weights is not enough: a changed
+# attribute, global variable or `forward` changes the outputs too. So everything is followed that is
+# reached from a value: attributes, closures, the globals that code of the user reads. Memory
+# addresses, hash seeds, line numbers, docstrings, train/eval mode and the caches of layers with
+# `cached=True` are left out: they do not change the outputs. What cannot be compared between
+# processes (an open file, an iterator) is listed by name in `Contents.unseen`.
+
+
+_DEEPEST = 8
+"""Nested containers that count as one plain value."""
+_FARTHEST = 60
+"""References that are followed one after the other."""
+_LONGEST = 200
+"""Characters of a value that are stored; of longer ones the start and a hash."""
+_PLAIN = (
+    bool, int, float, complex, str, bytes, type(None), type(Ellipsis),
+    torch.dtype, torch.device, torch.Size, torch.layout, np.generic, range, slice,
+)  # fmt: skip
+# Attributes of every module. Of these, only the forward hooks change the output.
+_OF_MODULES = frozenset(vars(nn.Module()))
+# Values that change no output: locks, loggers, handles that hold only the id of a hook.
+_IRRELEVANT = (type(threading.Lock()), type(threading.RLock()), logging.Logger, RemovableHandle)
+# Class attributes that are no values: caches of `abc`, and what stands for instance attributes.
+_OF_CLASSES = {"_abc_impl"}
+_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
+_LIBRARIES = tuple(
+    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_UNSTABLE_SCRIPT = re.compile(r"___torch_mangle_\d+\.| at 0x[0-9a-f]+| *training = .*")
+
+
+@dataclass
+class Contents:
+    """Everything that a callable's results depend on, collected recursively."""
+
+    code: dict[str, str] = field(default_factory=dict)
+    """Hash of each function by name; one hash for each class of an installed package."""
+    attributes: dict[str, str] = field(default_factory=dict)
+    """Every other value by the path to it, such as `convs.0.heads`."""
+    weights: Any = field(default_factory=hashlib.sha256)
+    """Hash of all parameters and buffers."""
+    unseen: list[str] = field(default_factory=list)
+    """Values that cannot be compared between processes, by path."""
+    _seen: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    """Visited objects by id, with their path; referenced so that their ids are not reused."""
+    _classes: set[type] = field(default_factory=set)
+
+    @staticmethod
+    def of(value: Any, classes: set[type] | None = None) -> Contents:
+        """The contents of a module, any other callable, or a graph, but for known `classes`."""
+        contents = Contents(_classes=set() if classes is None else classes)
+        # torch.compile wraps a module or function; the wrapper has attributes of the compiler.
+        for name in ("_orig_mod", "_torchdynamo_orig_callable"):
+            value = getattr(value, name, value)
+        contents._value("", value, 0)
+        return contents
+
+    def _note(self, path: str, text: str, table: dict[str, str] | None = None) -> None:
+        """Store a text; if there is one of this name already, both count."""
+        table = self.attributes if table is None else table
+        if len(text) > _LONGEST:
+            text = f"{text[:60]}…#{_short(text)}"
+        table[path] = text if path not in table else _short(table[path], text)
+
+    def _value(self, path: str, value: Any, depth: int) -> None:
+        """Collect a value of any type; of objects that were seen before only where."""
+        if _plain_inside(value):
+            self._note(path, stable_repr(value))
+            return
+        if isinstance(value, _IRRELEVANT):
+            return
+        if id(value) in self._seen:
+            self._note(path, f"the same as {self._seen[id(value)][1] or 'all'}")
+            return
+        if depth > _FARTHEST:
+            self.unseen.append(f"{path} (nested too deep)")
+            return
+        self._seen[id(value)] = value, path
+        if isinstance(value, nn.Module):
+            self._module(path, value, depth)
+        elif isinstance(value, type):
+            self._note(path, value.__qualname__)
+            self._class(value, depth)
+        elif isinstance(value, ModuleType):
+            self._note(path, value.__name__)
+            if not _installed(value.__name__):
+                self._scope(path, vars(value), vars(value), depth, library=False)
+        elif isinstance(value, (set, frozenset)):
+            self._note(path, stable_repr(value))
+        elif isinstance(value, FunctionType):
+            self._note(path, value.__qualname__)
+            self._function(value.__qualname__, value, depth, path)
+        else:
+            for name, part in self._parts(path, value, depth):
+                self._value(_joined(path, name), part, depth + 1)
+
+    def _parts(self, path: str, value: Any, depth: int) -> Iterable[tuple[str, Any]]:
+        """What any other object consists of, by name: items, attributes, what it is pickled by."""
+        if isinstance(value, MethodType):
+            return [("", value.__func__), ("__self__", value.__self__)]
+        if isinstance(value, partial):
+            parts = {"": value.func, "args": list(value.args), "keywords": value.keywords}
+            return parts.items()
+        if _wrapped(value):
+            return [("", value.__wrapped__)]
+        if isinstance(value, BaseData):
+            self._class(type(value), depth)
+            value = value.to_dict()
+        if isinstance(value, (list, tuple, Mapping)):
+            items = value.items() if isinstance(value, Mapping) else enumerate(value)
+            named = [(key if isinstance(key, str) else stable_repr(key), x) for key, x in items]
+            return [*named, *_attributes(value).items()]
+        self._note(path, name_of(value))
+        if inspect.isroutine(value):
+            owner = getattr(value, "__self__", None)  # as of `table.get`
+            return (
+                [] if isinstance(owner, (type(None), ModuleType, type)) else [("__self__", owner)]
+            )
+        self._class(type(value), depth)
+        if not _installed(type(value).__module__):
+            return sorted(_attributes(value).items())
+        try:
+            reduced = value.__reduce_ex__(4)
+        except Exception:  # whatever the class raises for what cannot be pickled
+            self.unseen.append(f"{path} ({type(value).__name__})")
+            return []
+        state = (reduced,) if isinstance(reduced, str) else reduced[1:]
+        return [
+            (f"{number}", list(part) if number > 1 and isinstance(part, Iterable) else part)
+            for number, part in enumerate(state)
+            if part is not None
+        ]
+
+    def _module(self, path: str, module: nn.Module, depth: int) -> None:
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            self.weights.update(f"{_joined(path, name)};".encode())
+            if tensor is not None:
+                feed(self.weights, tensor)
+        if isinstance(module, torch.jit.ScriptModule):
+            script: Any = module._c
+            texts = [getattr(module, name).code for name in script._method_names()]
+            texts.append(script.dump_to_str(False, True, False))  # attributes
+            self._note(
+                _joined(path, "forward"),
+                _short(_UNSTABLE_SCRIPT.sub("", "\n".join(texts))),
+                self.code,
+            )
+        else:
+            self._class(type(module), depth)
+            for name, value in sorted(vars(module).items()):
+                if name.endswith("_hooks") and "forward" in name:
+                    if value:  # the keys are ids from a counter of the process
+                        self._value(_joined(path, name), list(value.values()), depth + 1)
+                elif name not in _OF_MODULES and not _derived(name, value):
+                    self._value(_joined(path, name), value, depth + 1)
+        for name, child in module._modules.items():
+            if child is None:
+                self._note(_joined(path, name), "None")
+            else:  # no depth limit for submodules
+                self._seen[id(child)] = child, _joined(path, name)
+                self._module(_joined(path, name), child, depth)
+
+    def _class(self, kind: type, depth: int) -> None:
+        """Collect code and attributes of a class and of its base classes."""
+        for base in kind.__mro__:
+            if base in self._classes or base is nn.Module or base.__module__ == "builtins":
+                continue
+            self._classes.add(base)
+            members = {
+                name: value
+                for name, value in sorted(vars(base).items())
+                if name not in _OF_CLASSES
+                and not isinstance(value, _DESCRIPTORS)
+                and not _is_generated(name, value)
+            }
+            functions = {name: f for name, value in members.items() if (f := _code(value))}
+            if _installed(base.__module__):
+                texts = [_digest(f) for f in functions.values()]
+                texts += [
+                    f"{name}={stable_repr(value)}"
+                    for name, value in members.items()
+                    # Names with two underscores: caches of Python (`__slotnames__` of `copyreg`).
+                    if not name.startswith("__") and _plain_inside(value)
+                ]
+                self._note(base.__qualname__, _short(*texts), self.code)
+                for name, function in functions.items():
+                    self._globals(f"{base.__qualname__}.{name}", function, depth)
+                continue
+            for name, function in functions.items():
+                self._function(f"{base.__qualname__}.{name}", function, depth)
+            for name, value in members.items():
+                if name not in functions and not name.startswith("__"):
+                    self._value(f"{base.__qualname__}.{name}", value, depth + 1)
+
+    def _function(self, name: str, function: FunctionType, depth: int, path: str = "") -> None:
+        """Collect a function's code, closure, defaults, and the globals that it uses."""
+        # A decorated function and the wrapper have the same name: both count.
+        self._note(name, _digest(function), self.code)
+        inside = path or name
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        for variable, cell in cells:
+            if cell != CellType():  # set already
+                self._value(f"{inside}.{variable}", cell.cell_contents, depth + 1)
+        for position, value in enumerate(function.__defaults__ or ()):
+            self._value(f"{inside}.default{position}", value, depth + 1)
+        for variable, value in (function.__kwdefaults__ or {}).items():
+            self._value(f"{inside}.{variable}", value, depth + 1)
+        self._globals(name, function, depth)
+
+    def _globals(self, name: str, function: FunctionType, depth: int) -> None:
+        """Collect the globals that a function reads; of an installed one only users' functions."""
+        read, named, constants = _names(function.__code__)
+        library, scope = _installed(function.__module__), function.__globals__
+        if not library and "open" in read and "open" not in scope:
+            self.unseen.append(f"{name} (reads or writes a file)")
+        if not library and named & {"environ", "getenv"}:
+            for variable in sorted(constants & os.environ.keys()):
+                self._note(f"environment.{variable}", repr(os.environ[variable]))
+        variables = {variable: scope[variable] for variable in read if variable in scope}
+        self._scope(function.__module__, variables, named, depth, library)
+
+    def _scope(
+        self,
+        path: str,
+        scope: Mapping[str, Any],
+        named: Iterable[str],
+        depth: int,
+        library: bool,
+        levels: int = 3,
+    ) -> None:
+        """Collect variables of a module, and `named` attributes of modules among them.
+
+        Of a module of a library only functions of users are collected, which were put there.
+        """
+        for variable, value in sorted(scope.items()):
+            label = f"{path}.{variable}"
+            if variable.startswith("__"):
+                continue
+            if isinstance(value, ModuleType):
+                inside = {name: vars(value)[name] for name in named if name in vars(value)}
+                if levels:
+                    of_library = _installed(value.__name__)
+                    self._scope(value.__name__, inside, named, depth + 1, of_library, levels - 1)
+            elif _is_named(value) and _installed(value.__module__):
+                if not library:
+                    self._note(label, f"{value.__module__}.{name_of(value)}")
+            elif not library or isinstance(value, FunctionType):
+                self._value(label, value, depth + 1)
+
+
+def stable_repr(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one return per type of value)
+    """A repr that is the same in every process: without addresses, tensors by hash."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, Tensor):
+        digest = hashlib.sha256()
+        feed(digest, value)
+        return f"tensor{list(value.shape)}#{digest.hexdigest()[:12]}"
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            return stable_repr(value.tolist(), depth)
+        digest = hashlib.sha256(f"{value.dtype}".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+        return f"array{list(value.shape)}#{digest.hexdigest()[:12]}"
+    if depth > _DEEPEST:
+        return type(value).__name__
+    if isinstance(value, nn.Module) or inspect.isroutine(value) or isinstance(value, partial):
+        contents = Contents.of(value)
+        parts = (*contents.code.items(), *contents.attributes.items(), contents.weights.hexdigest())
+        return f"{name_of(value)}#{_short(*map(repr, parts))}"
+    if isinstance(value, type):
+        return value.__qualname__
+    if is_dataclass(value):
+        items = [(item.name, getattr(value, item.name)) for item in fields(value)]
+    elif isinstance(value, Mapping):
+        items = sorted((stable_repr(key, depth + 1), item) for key, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        return f"[{', '.join(stable_repr(item, depth + 1) for item in value)}]"
+    elif isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(stable_repr(item, depth + 1) for item in value))}}}"
+    else:
+        items = sorted(_attributes(value).items())
+    return f"{name_of(value)}({', '.join(f'{k}={stable_repr(v, depth + 1)}' for k, v in items)})"
+
+
+def name_of(value: Any) -> str:
+    """The name of a function or class, or of the class of anything else."""
+    return getattr(value, "__qualname__", None) or type(value).__name__
+
+
+def feed(digest: Any, values: Tensor) -> None:
+    """Add dtype, shape and values of a tensor of any layout to a hash."""
+    if nn.parameter.is_lazy(values):
+        digest.update(b"lazy;")
+        return
+    tensor: Any = values.detach()
+    digest.update(f"{tensor.dtype}{'nested' if tensor.is_nested else [*tensor.shape]};".encode())
+    if tensor.is_meta:
+        digest.update(b"meta")
+    elif tensor.is_quantized:
+        feed(digest, tensor.int_repr())
+        feed(digest, tensor.dequantize())
+    elif tensor.is_nested or tensor.layout != torch.strided:
+        for part in tree_leaves(tensor.__reduce_ex__(4)[1]):
+            feed(digest, part) if isinstance(part, Tensor) else digest.update(repr(part).encode())
+    else:
+        # Of rows that are one row in memory only that one is read.
+        narrow = tensor[tuple(slice(1) if step == 0 else slice(None) for step in tensor.stride())]
+        # As bytes, because numpy has no bfloat16.
+        dense = narrow.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        digest.update(dense.view(torch.uint8).numpy().data)
+
+
+def _joined(path: str, name: str) -> str:
+    return ".".join(filter(None, (path, name)))
+
+
+def _derived(name: str, value: Any) -> bool:
+    """Whether an attribute is derived from the code (PyG's inspector) or is a cache."""
+    return name.startswith("_cached") or type(value).__module__ == "torch_geometric.inspector"
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """The attributes of an object, from its `__dict__` and `__slots__`."""
+    attributes = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if isinstance(name, str) and hasattr(value, name):
+                attributes.setdefault(name, getattr(value, name))
+    return {name: item for name, item in attributes.items() if not name.startswith("__")}
+
+
+def _plain_inside(value: Any, depth: int = 0) -> bool:
+    """Whether a value is plain, or a nested container of plain values."""
+    if isinstance(value, (*_PLAIN, Tensor, np.ndarray)):
+        return True
+    if depth > _DEEPEST or not isinstance(value, (list, tuple, set, frozenset, Mapping)):
+        return False
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    return all(_plain_inside(item, depth + 1) for item in value)
+
+
+def _code(value: Any) -> FunctionType | None:
+    """The function of a class attribute (a method, a property, ...), or None."""
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    elif isinstance(value, property):
+        value = value.fget
+    elif isinstance(value, cached_property):
+        value = value.func
+    value = value.__wrapped__ if not isinstance(value, FunctionType) and _wrapped(value) else value
+    return value if isinstance(value, FunctionType) else None
+
+
+def _is_generated(name: str, value: Any) -> bool:
+    """Whether PyG wrote this member of a layer's class when the first layer of it was made.
+
+    It is a function of the class's own code, and missing where a layer was only unpickled.
+    """
+    module = getattr(value, "__module__", None) or ""
+    by_template = module.endswith(("_propagate", "_edge_updater"))
+    return name.startswith(("_jinja_", "_orig_")) or by_template
+
+
+def _wrapped(value: Any) -> bool:
+    """Whether a value wraps a function, as `lru_cache` does."""
+    return isinstance(getattr(value, "__wrapped__", None), FunctionType)
+
+
+def _is_named(value: Any) -> bool:
+    """Whether a value is identified by its module and name: a function or a class."""
+    return isinstance(value, (FunctionType, BuiltinFunctionType, type))
+
+
+def _installed(module: str | None) -> bool:
+    """Whether a module is part of Python or of an installed package (identified by version)."""
+    module = module or ""
+    if module.partition(".")[0] in ("builtins", "graphsvx", "graphsvx_lab", "__main__"):
+        return module != "__main__"
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return module in sys.builtin_module_names or (file or "").startswith(_LIBRARIES)
+
+
+def _digest(function: FunctionType) -> str:
+    return _short(_instructions(function.__code__, function.__doc__))
+
+
+def _instructions(code: CodeType, doc: str | None = None) -> str:
+    """Bytecode, names and constants of a code object, nested functions included."""
+    constants = [
+        _instructions(constant) if isinstance(constant, CodeType) else stable_repr(constant)
+        for constant in code.co_consts
+        if constant is not doc or doc is None
+    ]
+    return repr((code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants))
+
+
+_READING = ("LOAD_GLOBAL", "LOAD_NAME")
+
+
+@lru_cache(maxsize=1 << 12)
+def _names(code: CodeType) -> tuple[set[str], set[str], set[str]]:
+    """Globals read by a code object, all names and the texts in it, nested functions included."""
+    # co_names has the names of attributes too.
+    read = {item.argval for item in get_instructions(code) if item.opname in _READING}
+    named, texts = set(code.co_names), {text for text in code.co_consts if isinstance(text, str)}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            for names, inside in zip((read, named, texts), _names(constant), strict=True):
+                names.update(inside)
+    return read, named, texts
+
+
+def _short(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+# The cheap variant: identities, compared before each explanation.
+#
+# It holds numbers, strings, classes and namespaces of code, but no module, tensor or hook, so that
+# it does not keep a model alive. A function whose `__code__` is replaced in place is not noticed.
+
+_UNWATCHED = ("torch.", "numpy.", "scipy.", "builtins", "typing", "abc")
+_DEEP = 3
+"""How many functions deep globals are followed: forward -> gcn_norm -> add_remaining_self_loops."""
+_NUMBERS = {int, float, bool, str, type(None)}
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """Weights, layers, hooks, attributes and code of a model, by identity."""
+
+    modules: list[Any]
+    namespaces: list[tuple[Mapping[str, Any], Iterable[str] | None, list[int]]]
+    """Classes (None: all of their attributes) and globals that code uses, with identities."""
+
+    @staticmethod
+    def of(modules: list[nn.Module]) -> Watched:
+        """Those of a model, given all of its modules."""
+        kinds = dict.fromkeys(
+            base
+            for kind in dict.fromkeys(map(type, modules))
+            for base in kind.__mro__
+            if not _unwatched(base.__module__)
+        )
+        functions = {
+            code for kind in kinds for value in vars(kind).values() if (code := _code(value))
+        }
+        seen: set[FunctionType] = set()
+        names: dict[int, tuple[Mapping[str, Any], set[str]]] = {}
+        for _ in range(_DEEP):
+            seen |= functions
+            used: set[FunctionType] = set()
+            for function in functions:
+                read, named, _ = _names(function.__code__)
+                for scope, name, value in _globals(function.__globals__, read, named):
+                    names.setdefault(id(scope), (scope, set()))[1].add(name)
+                    if isinstance(value, FunctionType) and not _unwatched(value.__module__):
+                        used.add(value)
+            functions = used - seen
+        namespaces = [*((vars(kind), None) for kind in kinds), *names.values()]
+        return Watched(
+            [*map(_identities, modules)],
+            [(space, names, _ids(space, names)) for space, names in namespaces],
+        )
+
+    def matches(self, modules: list[nn.Module]) -> bool:
+        """Whether the model is unchanged."""
+        return self.modules == [*map(_identities, modules)] and all(
+            _ids(space, names) == ids for space, names, ids in self.namespaces
+        )
+
+
+def _globals(
+    scope: Mapping[str, Any], read: set[str], named: set[str]
+) -> Iterator[tuple[Mapping[str, Any], str, Any]]:
+    """Globals that code reads, and `named` attributes of the modules among them."""
+    for name in read:
+        value = scope.get(name)  # None: not yet there
+        if not isinstance(value, ModuleType):
+            yield scope, name, value
+        elif not _unwatched(value.__name__):
+            inside = vars(value)
+            yield from ((inside, part, inside[part]) for part in named & inside.keys())
+
+
+def _unwatched(module: str | None) -> bool:
+    return module is None or f"{module}.".startswith(_UNWATCHED)
+
+
+def _ids(space: Mapping[str, Any], names: Iterable[str] | None) -> list[int]:
+    return [*map(id, space.values() if names is None else map(space.get, names))]
+
+
+def _identities(module: nn.Module) -> tuple[Any, ...]:
+    attributes = vars(module)
+    return id(module), type(module), [*attributes], [*map(_identity, attributes.values())]
+
+
+def _identity(value: Any, depth: int = 4) -> Any:
+    """A number or text itself; of tensors where they are, of containers what is in them."""
+    kind = type(value)
+    if kind in _NUMBERS:
+        return value
+    if depth and kind in (dict, OrderedDict, list, tuple):
+        items = value if kind in (list, tuple) else [*value, *value.values()]
+        return [_identity(item, depth - 1) for item in items]
+    if not isinstance(value, Tensor):
+        return id(value)
+    try:
+        return id(value), None if value.is_inference() else value._version, value.data_ptr()
+    except (RuntimeError, ValueError):  # lazily made, or without storage
+        return id(value)
+
+
+# Whether a tensor still holds what it held when something was cached for it.
+#
+# Torch counts in-place changes, but not those through `tensor.data`, through a numpy array that
+# shares the memory, or of tensors made in inference mode. So a stamp holds a checksum of the content
+# beside torch's version. Small tensors are read each time. Of large ones a sample is read each time
+# and everything at most for a twentieth of the time: within 20 times the cost of the last full
+# checksum, a change of a few numbers behind torch's back can go unnoticed.
+
+Stamp = tuple[int, int]
+"""Torch's version of a tensor and a checksum of its content."""
+
+_SMALL_BYTES = 1 << 20
+_SAMPLE = 512
+_PAUSE = 20.0
+"""A full checksum of a large tensor is followed by a pause of this many times its cost."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    version: int
+    sample: int
+    checksum: int
+    until: float
+    """Time up to which the sample is enough."""
+
+
+_SEEN: Any = WeakTensorKeyDictionary()
+
+
+def stamp(tensor: Tensor) -> Stamp:
+    """Changes with the content of a tensor, however it was changed (see above)."""
+    version = -1 if tensor.is_inference() else tensor._version
+    values = tensor.detach()
+    if values.numel() * values.element_size() <= _SMALL_BYTES:
+        return version, _checksum(values)
+    flat = values.reshape(-1) if values.is_contiguous() else values
+    step = max(1, flat.shape[0] // _SAMPLE)
+    sample = _bytes_checksum(flat[::step])
+    seen = _SEEN.get(tensor)
+    start = perf_counter()
+    if seen is not None and (seen.version, seen.sample) == (version, sample) and start < seen.until:
+        return version, seen.checksum
+    checksum = _checksum(values)
+    end = perf_counter()
+    _SEEN[tensor] = _Seen(version, sample, checksum, end + _PAUSE * (end - start))
+    return version, checksum
+
+
+def _checksum(values: Tensor) -> int:
+    if values.dim() != 2 or not values.is_floating_point() or values.numel() == 0:
+        return _bytes_checksum(values)
+    # A random projection reads memory at full speed; changes below its rounding are too small to
+    # change means and predictions.
+    return _bytes_checksum(_projection(len(values), values.dtype, values.device) @ values)
+
+
+@lru_cache(maxsize=8)
+def _projection(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    draws = np.random.default_rng(0).random(count) + 0.5
+    return torch.from_numpy(draws).to(device=device, dtype=dtype)
+
+
+def _bytes_checksum(values: Tensor) -> int:
+    plain = values.cpu()
+    array = (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+    return zlib.crc32(np.ascontiguousarray(array).data) if array.size else 0
