@@ -69,6 +69,7 @@ _OF_MODULES = frozenset(vars(nn.Module()))
 _IRRELEVANT = (type(threading.Lock()), type(threading.RLock()), logging.Logger, RemovableHandle)
 # Class attributes that are no values: caches of `abc`, and what stands for instance attributes.
 _OF_CLASSES = {"_abc_impl"}
+_NO_OWNERS = (type(None), ModuleType, type)  # of builtin functions
 _DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 _LIBRARIES = tuple(
     sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -143,13 +144,6 @@ class Contents:
 
     def _parts(self, path: str, value: Any, depth: int) -> Iterable[tuple[str, Any]]:
         """What any other object consists of, by name: items, attributes, what it is pickled by."""
-        if isinstance(value, MethodType):
-            return [("", value.__func__), ("__self__", value.__self__)]
-        if isinstance(value, partial):
-            parts = {"": value.func, "args": list(value.args), "keywords": value.keywords}
-            return parts.items()
-        if _wrapped(value):
-            return [("", value.__wrapped__)]
         if isinstance(value, BaseData):
             self._class(type(value), depth)
             value = value.to_dict()
@@ -157,26 +151,37 @@ class Contents:
             items = value.items() if isinstance(value, Mapping) else enumerate(value)
             named = [(key if isinstance(key, str) else stable_repr(key), x) for key, x in items]
             return [*named, *_attributes(value).items()]
-        self._note(path, name_of(value))
-        if inspect.isroutine(value):
-            owner = getattr(value, "__self__", None)  # as of `table.get`
-            return (
-                [] if isinstance(owner, (type(None), ModuleType, type)) else [("__self__", owner)]
-            )
-        self._class(type(value), depth)
+        parts: dict[str, Any] = {}
+        if isinstance(value, MethodType):
+            parts = {"": value.__func__, "__self__": value.__self__}
+        elif isinstance(value, partial):
+            parts = {"": value.func, "args": list(value.args), "keywords": value.keywords}
+        elif _wrapped(value):
+            parts = {"": value.__wrapped__}
+        else:
+            self._note(path, name_of(value))
+            if not inspect.isroutine(value):
+                self._class(type(value), depth)
+                parts = self._state(path, value)
+            elif not isinstance(owner := getattr(value, "__self__", None), _NO_OWNERS):
+                parts = {"__self__": owner}  # as of `table.get`
+        return parts.items()
+
+    def _state(self, path: str, value: Any) -> dict[str, Any]:
+        """Attributes of an object, or what it is pickled by."""
         if not _installed(type(value).__module__):
-            return sorted(_attributes(value).items())
+            return dict(sorted(_attributes(value).items()))
         try:
             reduced = value.__reduce_ex__(4)
         except Exception:  # whatever the class raises for what cannot be pickled
             self.unseen.append(f"{path} ({type(value).__name__})")
-            return []
+            return {}
         state = (reduced,) if isinstance(reduced, str) else reduced[1:]
-        return [
-            (f"{number}", list(part) if number > 1 and isinstance(part, Iterable) else part)
+        return {
+            f"{number}": list(part) if number > 1 and isinstance(part, Iterable) else part
             for number, part in enumerate(state)
             if part is not None
-        ]
+        }
 
     def _module(self, path: str, module: nn.Module, depth: int) -> None:
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
@@ -565,10 +570,10 @@ def _identity(value: Any, depth: int = 4) -> Any:
 # Whether a tensor still holds what it held when something was cached for it.
 #
 # Torch counts in-place changes, but not those through `tensor.data`, through a numpy array that
-# shares the memory, or of tensors made in inference mode. So a stamp holds a checksum of the content
-# beside torch's version. Small tensors are read each time. Of large ones a sample is read each time
-# and everything at most for a twentieth of the time: within 20 times the cost of the last full
-# checksum, a change of a few numbers behind torch's back can go unnoticed.
+# shares the memory, or of tensors made in inference mode. So a stamp holds a checksum of the
+# content beside torch's version. Small tensors are read each time. Of large ones a sample is read
+# each time and everything at most for a twentieth of the time: within 20 times the cost of the last
+# full checksum, a change of a few numbers behind torch's back can go unnoticed.
 
 Stamp = tuple[int, int]
 """Torch's version of a tensor and a checksum of its content."""
