@@ -98,8 +98,8 @@ def with_cells() -> Explanation:
     cells = CellCredit(
         nodes=(400, 400, 400, 401, 401),
         features=(-1, 4, -2, -1, 0),
-        values=((0.3, -0.1, 0.04, 0.02, 0.1),),
-        errors=((0.0, 0.0, 0.0, 0.0, 0.0),),
+        values=torch.tensor([[0.3, -0.1, 0.04, 0.02, 0.1]], dtype=torch.float64),
+        errors=torch.zeros(1, 5, dtype=torch.float64),
         names=("presence", "bias", "other features", "presence", "degree"),
     )
     return replace(house(), cells=cells)

@@ -12,7 +12,7 @@ import graphsvx
 from graphsvx import GraphSVX, explain
 from graphsvx.errors import UnsupportedError
 from graphsvx.integrations.pyg import GraphSVXAlgorithm
-from graphsvx.results.pyg_record import mask
+from graphsvx.results.export import mask
 from tests.worlds import pooled, random_graph, random_model
 
 NODE = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}

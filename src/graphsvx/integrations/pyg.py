@@ -24,8 +24,14 @@ from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import Cells, DefaultPlayers, Edges, SubgraphFeatures
 from graphsvx.results.credit import OTHER_FEATURES
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.export import edge_credit, edge_credit_by_type, feature_credit, node_credit
-from graphsvx.results.pyg_record import CreditedExplanation, CreditedHeteroExplanation, mask
+from graphsvx.results.export import (
+    CreditedExplanation,
+    CreditedHeteroExplanation,
+    edge_credit,
+    feature_credit,
+    mask,
+    node_credit,
+)
 from graphsvx.results.summary import Explanations
 
 MOST_CELLS = 20
@@ -370,7 +376,7 @@ def cell_credit(explanation: Explanation, data: Data) -> Tensor:
     columns_of: dict[int, set[int]] = {}
     for node, feature in zip(explanation.cells.nodes, explanation.cells.features, strict=True):
         columns_of.setdefault(node, set()).add(feature)
-    values = explanation.cells.values[row]
+    values = explanation.cells.values[row].tolist()
     for node, feature, value in zip(
         explanation.cells.nodes, explanation.cells.features, values, strict=True
     ):
@@ -480,7 +486,7 @@ def set_node_credit(
 def set_edge_credit(converted: HeteroExplanation, explanations: Sequence[Explanation]) -> None:
     """Average signed credit of edges by edge type, as `edge_credit`."""
     types = explanations[0].require_types()
-    total = torch.stack([edge_credit_by_type(e, e.require_types()) for e in explanations]).mean(0)
+    total = torch.stack([edge_credit(e) for e in explanations]).mean(0)
     for at, name in enumerate(types.edge_types):
         first, last = types.edge_starts[at : at + 2]
         converted[name].edge_credit = total[first:last]

@@ -85,8 +85,8 @@ def with_cells(
         cells=CellCredit(
             tuple(nodes),
             tuple(features),
-            tuple(map(tuple, torch.cat([none, *values], 1).tolist())),
-            tuple(map(tuple, torch.cat([none, *errors], 1).tolist())),
+            torch.cat([none, *values], 1),
+            torch.cat([none, *errors], 1),
         ),
     )
 

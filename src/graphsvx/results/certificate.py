@@ -113,9 +113,16 @@ class Certificate:
 
     def __str__(self) -> str:
         """A table of the games, and a line for each further fact."""
-        facts = [*([] if self.games else ["no players"]), *self._facts()]
-        table = _text_table(self.games) if self.games else []
-        return "\n".join([*self._warnings(), *table, *facts])
+        rows = [_COLUMNS, *map(_cells, self.games)] if self.games else [("no players",)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = [
+            "  ".join(
+                f"{cell:{'>' if column else '<'}{widths[column]}}"
+                for column, cell in enumerate(row)
+            )
+            for row in rows  # the first column is text, the others are numbers
+        ]
+        return "\n".join([*self._warnings(), *table, *self._facts()])
 
     def line(self) -> str:
         """The whole certificate in one line."""
@@ -146,21 +153,11 @@ class Certificate:
             parts.append("few calls, as each is costly: bars are wide, samples= asks for more")
         if self.precision is not None:
             parts.append(f"the model computes in {self.precision}")
-        parts += self.given_up
-        return parts
+        return [*parts, *self.given_up]
 
 
 _STATUSES = ("exact", "exact if shortcuts hold", "estimated")
-_COLUMNS = (
-    "game",
-    "values",
-    "players",
-    "model calls",
-    "coalitions",
-    "R²",
-    "held-out R²",
-    "mask",
-)
+_COLUMNS = ("game", "values", "players", "model calls", "coalitions", "R²", "held-out R²", "mask")
 
 
 def _cells(game: GameReport) -> tuple[str, ...]:
@@ -174,18 +171,3 @@ def _cells(game: GameReport) -> tuple[str, ...]:
         *shares,
         game.mask,
     )
-
-
-def _text_table(games: tuple[GameReport, ...]) -> list[str]:
-    """Lines of a table; the first column is text, the others are aligned to the right."""
-    rows = [_COLUMNS, *map(_cells, games)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    ]

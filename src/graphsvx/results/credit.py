@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -40,24 +40,32 @@ def ranked(values: Tensor, k: int | None, by: Ranking) -> list[int]:
 _CREDIT = Array("float64", ("outputs", "players"))
 
 
-class Ranked(NamedTuple):
-    """A feature or node with its credit and standard error."""
+Id = TypeVar("Id")
+Change = Callable[[Tensor], Tensor]
 
-    id: int
+
+class Ranked(NamedTuple, Generic[Id]):
+    """A feature, node or edge (source, target) with its credit and standard error."""
+
+    id: Id
     value: float
     error: float
 
 
-class RankedEdge(NamedTuple):
-    """An edge (source, target) with its credit and standard error."""
+class _ByOutput:
+    """A dataclass with values and standard errors that have a row for each explained output."""
 
-    id: tuple[int, int]
-    value: float
-    error: float
+    values: Tensor
+    errors: Tensor
+
+    def map(self, change: Change, errors: Change | None = None) -> Self:
+        """The same players with changed values and errors (changed by `errors`, if given)."""
+        changed = {"values": change(self.values), "errors": (errors or change)(self.errors)}
+        return cast("Self", replace(cast("Any", self), **changed))
 
 
 @dataclass(frozen=True, eq=False)
-class Credit:
+class Credit(_ByOutput):
     """Credit of one kind of players, for all explained outputs.
 
     `ids` are the players' ids in the user's graph; `values` and `errors` are [outputs, players],
@@ -113,20 +121,23 @@ class Credit:
         )
         return replace(self, names=names)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Credit:
-        """The same players with changed values and errors."""
-        return replace(self, values=change(self.values), errors=change(self.errors))
+    def at(
+        self, kind: PlayerKind, row: int, positions: Tensor
+    ) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+        """Values, errors and names of the players at these positions, for one output."""
+        names = self.names or self.default_names(kind)
+        chosen = tuple(names[i] for i in positions.tolist())
+        return self.values[row, positions], self.errors[row, positions], chosen
 
-    def ranked(self, row: int, k: int | None, by: Ranking) -> list[Ranked]:
+    def ranked(self, row: int, k: int | None, by: Ranking) -> list[Ranked[Any]]:
         """The first `k` players of one output, best first; ties by id."""
+        values, errors, ids = self.values[row], self.errors[row], self.ids.t().tolist()
         return [
-            Ranked(int(self.ids[i]), float(self.values[row, i]), float(self.errors[row, i]))
-            for i in ranked(self.values[row], k, by)
+            Ranked(
+                tuple(ids[i]) if self.ids.dim() == 2 else ids[i], float(values[i]), float(errors[i])
+            )
+            for i in ranked(values, k, by)
         ]
-
-    def contrasted(self, first: int, second: int) -> Credit:
-        """Row `first` minus row `second`, with the sum of their errors."""
-        return _contrasted(self, first, second)
 
 
 # --- by node type and by edge type ---------------------------------------------------------
@@ -174,7 +185,7 @@ def by_node_type(
         positions = ((credit.ids >= first) & (credit.ids < last)).nonzero()[:, 0]
         if len(positions):
             ids = credit.ids[positions] - first
-            credits[name] = TypeCredit(ids, *_at(credit, kind, row, positions))
+            credits[name] = TypeCredit(ids, *credit.at(kind, row, positions))
     return credits
 
 
@@ -182,8 +193,7 @@ def by_edge_type(credit: Credit, row: int, types: GraphTypes) -> dict[EdgeType, 
     """Credit of each edge type that plays; a group counts where its first edge does."""
     first_type = torch.full((credit.players,), -1)
     # The last assignment stays, so the first member of each player comes last.
-    order = torch.arange(len(types.edge_owners) - 1, -1, -1)
-    first_type[types.edge_owners[order]] = types.edge_member_types[order]
+    first_type[types.edge_owners.flip(0)] = types.edge_member_types.flip(0)
     starts = torch.tensor(types.node_starts)
     credits = {}
     for at, name in enumerate(types.edge_types):
@@ -191,21 +201,9 @@ def by_edge_type(credit: Credit, row: int, types: GraphTypes) -> dict[EdgeType, 
         if len(positions):
             ends = credit.ids[:, positions]
             ends = ends - starts[torch.bucketize(ends, starts, right=True) - 1]
-            parts = _at(credit, "edge", row, positions)
+            parts = credit.at("edge", row, positions)
             credits[name] = RelationCredit(positions, *parts, ends)
     return credits
-
-
-def _at(
-    credit: Credit, kind: PlayerKind, row: int, positions: Tensor
-) -> tuple[Tensor, Tensor, tuple[str, ...]]:
-    """Values, errors and names of the players at these positions."""
-    names = credit.names or credit.default_names(kind)
-    return (
-        credit.values[row, positions],
-        credit.errors[row, positions],
-        tuple(names[i] for i in positions.tolist()),
-    )
 
 
 # --- of cells: features of nodes (`players="cells"`) ---------------------------------------
@@ -215,6 +213,7 @@ PRESENCE = -1
 OTHER_FEATURES = -2
 """In place of a feature: all features of a node that have no cell of their own, together."""
 NO_FEATURES: dict[int, str] = {PRESENCE: "presence", OTHER_FEATURES: "other features"}
+_CELLS = Array("float64", ("outputs", "cells"))
 
 
 class RankedCell(NamedTuple):
@@ -235,18 +234,17 @@ class RankedCell(NamedTuple):
         return is_sure(self.value, self.error)
 
 
-@dataclass(frozen=True)
-class CellCredit:
+@dataclass(frozen=True, eq=False)
+class CellCredit(_ByOutput):
     """Credit by node and feature: rows of a matrix that add up to the credit of their nodes."""
 
     nodes: tuple[int, ...]
     """Node of each cell."""
     features: tuple[int, ...]
     """Column of x of each cell; -1: the node's presence, -2: its other features together."""
-    values: tuple[tuple[float, ...], ...]
-    """[outputs, cells]."""
-    errors: tuple[tuple[float, ...], ...]
-    """Standard errors [outputs, cells]; 0: exact."""
+    values: Annotated[Tensor, _CELLS]
+    errors: Annotated[Tensor, _CELLS]
+    """Standard errors; 0: exact."""
     names: tuple[str, ...] | None = None
     """Name of each cell's feature; None: their numbers."""
 
@@ -260,25 +258,12 @@ class CellCredit:
 
     def ranked(self, row: int, k: int | None, by: Ranking) -> list[RankedCell]:
         """The first `k` cells of one output, best first."""
-        values, errors = self.values[row], self.errors[row]
+        features = [NO_FEATURES.get(feature, feature) for feature in self.features]
+        values, errors = self.values[row].tolist(), self.errors[row].tolist()
         return [
-            RankedCell(
-                self.nodes[i],
-                NO_FEATURES.get(self.features[i], self.features[i]),
-                values[i],
-                errors[i],
-            )
-            for i in ranked(torch.tensor(values, dtype=torch.float64), k, by)
+            RankedCell(self.nodes[i], features[i], values[i], errors[i])
+            for i in ranked(self.values[row], k, by)
         ]
-
-    def contrasted(self, first: int, second: int) -> CellCredit:
-        """Row `first` minus row `second`, with the sum of their errors."""
-        values, errors = self.values, self.errors
-        return replace(
-            self,
-            values=(tuple(a - b for a, b in zip(values[first], values[second], strict=True)),),
-            errors=(tuple(a + b for a, b in zip(errors[first], errors[second], strict=True)),),
-        )
 
 
 # --- of sets of players: what they add to a prediction together ----------------------------
@@ -303,7 +288,7 @@ class Together(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Interactions:
+class Interactions(_ByOutput):
     """Values of an interaction index for sets of players, for all explained outputs.
 
     Players are counted over features, then nodes, then edges, as in `Explanation.errors`.
@@ -339,38 +324,23 @@ class Interactions:
         matrix[i, j] = matrix[j, i] = self.values[row, pairs]
         return matrix
 
-    def contrasted(self, first: int, second: int) -> Interactions:
-        """Row `first` minus row `second`, with the sum of their errors."""
-        return _contrasted(self, first, second)
-
     def ranked(
         self, row: int, k: int | None, size: int, by: Ranking, names: Sequence[str]
     ) -> list[Together]:
         """The first `k` sets of `size` players of one output, strongest first."""
         size = checked(size, Annotated[int, Range(1, 3)], "size")
         positions = (self.sizes == size).nonzero().flatten()
-        sets = positions[ranked(self.values[row, positions], k, by)].tolist()
-        members = {i: tuple(self.members[:size, i].tolist()) for i in sets}
+        values, errors = self.values[row, positions], self.errors[row, positions]
+        members = self.members[:size, positions].t().tolist()
         return [
             Together(
                 tuple(names[player] for player in members[i]),
-                members[i],
-                float(self.values[row, i]),
-                float(self.errors[row, i]),
+                tuple(members[i]),
+                float(values[i]),
+                float(errors[i]),
             )
-            for i in sets
+            for i in ranked(values, k, by)
         ]
-
-
-R = TypeVar("R", Credit, Interactions)
-
-
-def _contrasted(record: R, first: int, second: int) -> R:
-    return replace(
-        record,
-        values=(record.values[first] - record.values[second])[None],
-        errors=(record.errors[first] + record.errors[second])[None],
-    )
 
 
 # --- of nodes by distance and by branch ----------------------------------------------------
@@ -389,12 +359,9 @@ class RegionErrors:
     by_branch: Annotated[Tensor, _SUMS]
     """In ascending order of the direct neighbour; nodes with several ways (-1) first."""
 
-    def bound(self, first: int, second: int) -> RegionErrors:
-        """Bounds for the differences of two outputs: the sums of their errors."""
-        by_hop, by_branch = (
-            (errors[first] + errors[second])[None] for errors in (self.by_hop, self.by_branch)
-        )
-        return RegionErrors(by_hop, by_branch)
+    def map(self, _values: Change, errors: Change) -> RegionErrors:
+        """Changed errors."""
+        return RegionErrors(errors(self.by_hop), errors(self.by_branch))
 
 
 @dataclass(frozen=True)
@@ -451,17 +418,14 @@ def regions(
     credit: Credit, row: int, labels: Ids, errors: Tensor | None, name: Callable[[int], str]
 ) -> list[Region]:
     """Sums of node credit of output `row` by label; `errors` [outputs, groups]: of the sums."""
-    ids, values, errors_of_nodes = credit.ids, credit.values[row], credit.errors[row]
     result = []
-    groups, starts = np.unique(np.sort(labels), return_index=True)
-    parts = np.split(np.argsort(labels, kind="stable"), starts[1:])
-    for position, (label, part) in enumerate(zip(groups.tolist(), parts, strict=False)):
-        members = torch.from_numpy(part)
-        ordered = members[ranked(values[members], None, "absolute")]
+    for position, label in enumerate(np.unique(labels).tolist()):
+        members = torch.from_numpy(np.flatnonzero(labels == label))
+        values = credit.values[row, members]
         if errors is not None:
             error = float(errors[row, position])
         else:
-            error = 0.0 if not bool(errors_of_nodes[members].any()) else float("nan")
-        nodes = tuple(ids[ordered].tolist())
-        result.append(Region(name(label), nodes, float(values[members].sum()), error, label))
+            error = float("nan") if bool(credit.errors[row, members].any()) else 0.0
+        nodes = credit.ids[members[ranked(values, None, "absolute")]].tolist()
+        result.append(Region(name(label), tuple(nodes), float(values.sum()), error, label))
     return result

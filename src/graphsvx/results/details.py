@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from graphsvx.core.types import EdgeType
 from graphsvx.utils.constraints import Array
-from graphsvx.utils.printable import one_line
 
 _NODES = Array("int64", ("nodes",))
 
@@ -36,13 +36,6 @@ class FieldRecord:
     def distances(self) -> dict[int, int]:
         """Hops by node id."""
         return dict(zip(self.ids.tolist(), self.hops.tolist(), strict=True))
-
-    def name(self, node: int) -> str:
-        """The name of a node in one line that can be printed anywhere, or "node 7"."""
-        at = (self.ids == node).nonzero()
-        if self.names is None or not len(at):
-            return f"node {node}"
-        return one_line(self.names[int(at[0])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,21 +69,19 @@ class GraphTypes:
 
     def type_of(self, number: int) -> int:
         """Position of the type of a node, by its number among all nodes."""
-        return _block(self.node_starts, number)
+        return bisect_right(self.node_starts[:-1], number) - 1
 
     def node(self, number: int) -> tuple[str, int]:
         """Type and id within the type of a node, by its number among all nodes."""
-        at = self.type_of(number)
-        return self.node_types[at], number - self.node_starts[at]
+        return self._within(self.node_starts, number)
 
     def column(self, number: int) -> tuple[str, int]:
         """Node type and column of a feature, by its number among all columns."""
-        at = _block(self.feature_starts, number)
-        return self.node_types[at], number - self.feature_starts[at]
+        return self._within(self.feature_starts, number)
 
-
-def _block(starts: tuple[int, ...], number: int) -> int:
-    return max(at for at, start in enumerate(starts[:-1]) if start <= number)
+    def _within(self, starts: tuple[int, ...], number: int) -> tuple[str, int]:
+        at = bisect_right(starts[:-1], number) - 1
+        return self.node_types[at], number - starts[at]
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,63 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor
 
-from graphsvx.results import describe, export, serialize
-from graphsvx.results.credit import Credit, Ranking, is_sure, ranked
-from graphsvx.results.details import FieldRecord
-from graphsvx.results.record import ExplanationRecord
+from graphsvx.core.names import Names
+from graphsvx.core.query import Kind
+from graphsvx.core.reference import Reference
+from graphsvx.core.types import EdgeType, relation_labels
+from graphsvx.errors import InputError, TargetError, see
+from graphsvx.results import describe as words
+from graphsvx.results import export, serialize
+from graphsvx.results.certificate import Certificate
+from graphsvx.results.credit import (
+    NO_FEATURES,
+    SEVERAL,
+    CellCredit,
+    Change,
+    Credit,
+    Interactions,
+    PlayerKind,
+    Ranked,
+    RankedCell,
+    Ranking,
+    Region,
+    RegionErrors,
+    RelationCredit,
+    Together,
+    TypeCredit,
+    branch_of,
+    by_edge_type,
+    by_node_type,
+    hop_of,
+    is_sure,
+    ranked,
+    regions,
+)
+from graphsvx.results.details import (
+    Balance,
+    BayesianNetwork,
+    FieldRecord,
+    GeneratedGraph,
+    GraphTypes,
+    Groups,
+    PlayerSet,
+    Selection,
+)
+from graphsvx.utils.constraints import Array, ArrayOf, Column, as_int
+from graphsvx.utils.printable import one_line
 
 if TYPE_CHECKING:
-    import networkx as nx
     from matplotlib.axes import Axes
     from rich.table import Table
 
@@ -27,74 +70,507 @@ def view(name: Literal["table", "printed", "plotted", "write", "notebook"]) -> A
     return getattr(importlib.import_module("graphsvx.views"), name)
 
 
+# Not a field: the model is not saved, copied or sent to other processes.
+_QUESTIONS: WeakKeyDictionary[Explanation, Any] = WeakKeyDictionary()
+
+# The annotations below are the schema of what is saved as JSON and Arrow (`utils.constraints`).
+_ENDS = Array("int64", (2, "edges"))
+_OUTPUTS = Array("float64", ("outputs",))
+
+
 @dataclass(frozen=True, eq=False)
-class Explanation(ExplanationRecord):
+class Explanation:
     """Why the model said that: `base + total == prediction`, shared out among the players.
 
     The arrays hold every explained output (one row, or one a class with `targets="all"`); the
     properties are about the one chosen by `target`.
     """
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON; `from_dict` gives the same bits back."""
-        return serialize.to_dict(self)
+    kind: Annotated[Kind, Column()]
+    centres: Annotated[tuple[int, ...], Column()]
+    """The explained node(s); the two ends for an edge; empty for a graph."""
+    outputs: Annotated[tuple[int, ...], Column()]
+    """The outputs (classes) that were explained, in the order of the arrays' rows."""
+    target: Annotated[int, Column()]
+    """The output that the properties are about, one of `outputs`."""
+    bases: Annotated[Tensor, _OUTPUTS]
+    predictions: Annotated[Tensor, _OUTPUTS]
+    node_credit: Credit
+    feature_credit: Credit
+    edge_credit: Annotated[Credit, ArrayOf("ids", _ENDS)]
+    """Credit per edge: `ids` are [2, players] node ids."""
+    certificate: Certificate
+    field: FieldRecord
+    method: str
+    meaning: str
+    """What a value means, in one sentence."""
+    scale: str = "probability"
+    rather_than: int | None = None
+    """Set by `contrast(a, b)`: the values say why `target` rather than this output."""
+    class_names: tuple[str, ...] | None = None
+    graph_index: int | None = None
+    """Position of the explained graph, where a list of graphs was explained."""
+    graph_name: str | None = None
+    """Name of the explained graph, where the data has one (`data.name`)."""
+    reference: Reference = None
+    """What switched-off features became, where it was not the mean."""
+    groups: Groups | None = None
+    """Members of named players."""
+    types: GraphTypes | None = None
+    """Node and edge types of a typed graph; ids count nodes over all types."""
+    selection: Selection | None = None
+    """Set if a Lasso chose few players."""
+    cells: CellCredit | None = None
+    """Credit by node and feature, with `players="cells"`."""
+    balance: Balance | None = None
+    """Set if credit was rescaled between nodes and features."""
+    removed: tuple[tuple[str, ...], ...] | None = None
+    """Greedy: for each output, the players in the order in which they were taken away."""
+    neighbours: tuple[int, ...] | None = None
+    """GraphLIME: the nodes that the surrogate was fitted on."""
+    masked_scores: tuple[float, ...] | None = None
+    """GNNExplainer: for each output, the score of the masked graph."""
+    questions_trained_on: int | None = None
+    """PGExplainer: how many questions its network was trained on."""
+    network: BayesianNetwork | None = None
+    """PGM-Explainer: the network of the target."""
+    generated: GeneratedGraph | None = None
+    """XGNN: a graph that the model gives the class."""
+    region_errors: RegionErrors | None = None
+    """Standard errors of node credit summed by hop and branch, where they were estimated."""
+    interactions: Interactions | None = None
+    """Set by `order=2` or 3: what sets of players add together."""
+    answers: tuple[PlayerSet, ...] = ()
+    """Sets of players that were asked for with the explanation (`--sufficient`, `--flip`)."""
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """JSON-like values of a user's own method; the library neither writes nor reads any."""
+
+    # --- the chosen output -------------------------------------------------------------
+
+    @property
+    def row(self) -> int:
+        """Row of the target in the arrays."""
+        return self.outputs.index(self.target)
+
+    @property
+    def credit_by_kind(self) -> dict[PlayerKind, Credit]:
+        """Credit of all players: features, then nodes, then edges."""
+        return {"feature": self.feature_credit, "node": self.node_credit, "edge": self.edge_credit}
+
+    @property
+    def base(self) -> float:
+        """The score with no player on: where the sharing starts (phi_0)."""
+        return float(self.bases[self.row])
+
+    @property
+    def prediction(self) -> float:
+        """The model's score for the target with every player on."""
+        return float(self.predictions[self.row])
+
+    @property
+    def total(self) -> float:
+        """Sum of all credit."""
+        return float(self.node_values.sum() + self.feature_values.sum() + self.edge_values.sum())
+
+    @property
+    def node_ids(self) -> Tensor:
+        """Ids of the nodes that play."""
+        return self.node_credit.ids
+
+    @property
+    def node_values(self) -> Tensor:
+        """Signed credit of each node."""
+        return self.node_credit.values[self.row]
+
+    @property
+    def node_errors(self) -> Tensor:
+        """Standard error of each node's credit (0: exact)."""
+        return self.node_credit.errors[self.row]
+
+    @property
+    def feature_ids(self) -> Tensor:
+        """Columns of x that play."""
+        return self.feature_credit.ids
+
+    @property
+    def feature_values(self) -> Tensor:
+        """Signed credit of each feature."""
+        return self.feature_credit.values[self.row]
+
+    @property
+    def feature_errors(self) -> Tensor:
+        """Standard error of each feature's credit (0: exact)."""
+        return self.feature_credit.errors[self.row]
+
+    @property
+    def edge_ids(self) -> Tensor:
+        """The edges that play, [2, players]."""
+        return self.edge_credit.ids
+
+    @property
+    def edge_values(self) -> Tensor:
+        """Signed credit of each edge."""
+        return self.edge_credit.values[self.row]
+
+    @property
+    def edge_errors(self) -> Tensor:
+        """Standard error of each edge's credit (0: exact)."""
+        return self.edge_credit.errors[self.row]
+
+    @property
+    def errors(self) -> Tensor:
+        """Standard errors of all players: features, then nodes, then edges."""
+        return torch.cat([credit.errors[self.row] for credit in self.credit_by_kind.values()])
+
+    @property
+    def player_names(self) -> list[str]:
+        """Names of all players: features, then nodes, then edges."""
+        return [name for kind, of in self.credit_by_kind.items() for name in of.labels(kind)]
+
+    def class_name(self, output: int) -> str:
+        """The name of an output in one line that can be printed anywhere, or its number."""
+        if self.class_names is not None and 0 <= output < len(self.class_names):
+            return one_line(self.class_names[output])
+        return f"{'output' if self.scale == 'value' else 'class'} {output}"
+
+    # --- players in order of their credit ------------------------------------------------
+
+    def top_nodes(self, k: int | None = None, by: Ranking = "value") -> list[Ranked[int]]:
+        """The `k` nodes with the most credit (by signed or absolute value), best first."""
+        return self.node_credit.ranked(self.row, k, by)
+
+    def top_features(self, k: int | None = None, by: Ranking = "value") -> list[Ranked[int]]:
+        """The `k` features with the most credit (by signed or absolute value), best first."""
+        return self.feature_credit.ranked(self.row, k, by)
+
+    def top_cells(self, k: int | None = None, by: Ranking = "value") -> list[RankedCell]:
+        """The `k` cells (feature of a node) with the most credit, best first.
+
+        Cells of a node add up to its credit; there are some with `players="cells"` only.
+
+        Raises:
+            InputError: no cells play; explain with `players="cells"`.
+
+        """
+        if self.cells is None:
+            raise InputError('there are no cells; explain with GraphSVX(players="cells")')
+        return self.cells.ranked(self.row, k, by)
+
+    @property
+    def cell_matrix(self) -> Tensor:
+        """Credit of each feature of each node, [nodes, features] over the whole graph.
+
+        The row of an explained node is the credit of its features. What nodes earn by their edges
+        alone (presence), and the credit of nodes without cells, is in no column.
+        """
+        matrix = torch.zeros(self.field.num_nodes, self.field.num_features, dtype=torch.float64)
+        for node in self.centres:
+            matrix[node, self.feature_ids] = self.feature_values / len(self.centres)
+        for cell in self.top_cells():
+            if isinstance(cell.feature, int):
+                matrix[cell.node, cell.feature] = cell.value
+        return matrix
+
+    def top_edges(
+        self, k: int | None = None, by: Ranking = "value"
+    ) -> list[Ranked[tuple[int, int]]]:
+        """The `k` edges with the most credit, best first; their ids are (source, target)."""
+        return self.edge_credit.ranked(self.row, k, by)
+
+    def together(
+        self, k: int | None = None, size: int = 2, by: Ranking = "absolute"
+    ) -> list[Together]:
+        """The `k` sets of `size` players with the strongest interaction, strongest first.
+
+        Raises:
+            InputError: it has no interactions; explain with `order=2`.
+
+        """
+        if self.interactions is None:
+            raise InputError(
+                "this explanation has no interactions; explain with method=GraphSVX(order=2)"
+            )
+        return self.interactions.ranked(self.row, k, size, by, self.player_names)
+
+    def credit_by_ends(self) -> dict[tuple[int, int], float]:
+        """Credit by the two ends of an edge; that of several edges between them is added up."""
+        credit: dict[tuple[int, int], float] = {}
+        for (u, v), value in zip(self.edge_credit.keys(), self.edge_values.tolist(), strict=True):
+            credit[(u, v)] = credit.get((u, v), 0.0) + value
+        return credit
+
+    # --- by id, type and region --------------------------------------------------------
+
+    @property
+    def hetero(self) -> GraphTypes | None:
+        """The types of the explained graph, if its nodes have some."""
+        return None if self.types is None or self.types.flat else self.types
+
+    @property
+    def node_groups(self) -> Mapping[str, tuple[int, ...]]:
+        """Members of the players that stand for several nodes, by name."""
+        return {} if self.groups is None else self.groups.nodes
+
+    @property
+    def nodes(self) -> dict[Any, Any]:
+        """Credit by node id; of a typed graph, by node type: a `TypeCredit` each."""
+        if self.hetero is not None:
+            return self._by_node_type("node")
+        return dict(zip(self.node_ids.tolist(), self.node_values.tolist(), strict=True))
+
+    @property
+    def features(self) -> dict[Any, Any]:
+        """Credit by feature column; of a typed graph, by node type: a `TypeCredit` each."""
+        if self.hetero is not None:
+            return self._by_node_type("feature")
+        return dict(zip(self.feature_ids.tolist(), self.feature_values.tolist(), strict=True))
+
+    @property
+    def edges(self) -> dict[Any, Any]:
+        """Credit by edge (source, target); with edge types, by type: a `RelationCredit` each."""
+        return self.credit_by_ends() if self.types is None else self._by_edge_type()
+
+    def by_type(self) -> dict[str, float]:
+        """Credit of all nodes of each node type; of their features where no nodes play."""
+        credits = self._by_node_type("node") or self._by_node_type("feature")
+        return {name: credit.total for name, credit in credits.items()}
+
+    def by_relation(self) -> dict[EdgeType, float]:
+        """Credit of all edges of each edge type; a type and its reverse count as the first."""
+        return {name: credit.total for name, credit in self._by_edge_type().items()}
+
+    def _by_node_type(self, kind: Literal["node", "feature"]) -> dict[str, TypeCredit]:
+        types = self.require_types()
+        starts = types.node_starts if kind == "node" else types.feature_starts
+        return by_node_type(self.credit_by_kind[kind], kind, self.row, types.node_types, starts)
+
+    def _by_edge_type(self) -> dict[EdgeType, RelationCredit]:
+        return by_edge_type(self.edge_credit, self.row, self.require_types())
+
+    def require_types(self) -> GraphTypes:
+        """The types of the explained graph.
+
+        Raises:
+            InputError: it has none.
+
+        """
+        if self.types is None:
+            raise InputError("the explained graph has no types: it is no HeteroData")
+        return self.types
+
+    # --- answers in sets ----------------------------------------------------------------
+
+    def sufficient(self, share: float | Literal["class"] = 0.9, budget: int = 10_000) -> PlayerSet:
+        """The smallest set of players that alone keeps a share of the score, or the class.
+
+        A share of the probability; on other scales of the way from base to prediction. Smaller
+        sets are all tried; beyond `budget` model calls the search is greedy and says so. Where
+        features and nodes play, the set is one of nodes.
+        """
+        return self.require_question().sufficient(self, share, budget)
+
+    def flip(self, budget: int = 10_000) -> PlayerSet:
+        """The smallest set of players whose removal changes the predicted class."""
+        return self.require_question().flip(self, budget)
+
+    def with_question(self, question: Any) -> Explanation:
+        """This explanation with the model and query that `sufficient` and `flip` use; not saved."""
+        if question is not None:
+            _QUESTIONS[self] = question
+        return self
+
+    @property
+    def question(self) -> Any:
+        """The model and query that `sufficient` and `flip` use; None if they are not at hand."""
+        return _QUESTIONS.get(self)
+
+    def require_question(self) -> Any:
+        """`question`; an InputError if the model is not at hand.
+
+        Raises:
+            InputError: it was loaded, came from another process, or is not GraphSVX's.
+
+        """
+        question = self.question
+        if question is None:
+            raise InputError(
+                "sets of players are tried on the model, which this explanation does not have: it "
+                "was loaded, came from another process, or is not GraphSVX's; use explain(model, "
+                "data, ...) again"
+            )
+        return question
+
+    def by_hop(self) -> list[Region]:
+        """Credit of all nodes at a distance together, nearest first, with standard errors."""
+        errors = None if self.region_errors is None else self.region_errors.by_hop
+        hops = hop_of(self.field, self.node_ids)
+        return regions(self.node_credit, self.row, hops, errors, "hop {}".format)
+
+    def branches(self) -> list[Region]:
+        """Credit of each direct neighbour with what arrives only through it, largest first.
+
+        Nodes with several ways to the explained node are one region, "several ways".
+        """
+
+        def name(node: int) -> str:
+            return "several ways" if node == SEVERAL else f"through {node}"
+
+        errors = None if self.region_errors is None else self.region_errors.by_branch
+        labels = branch_of(self.field, self.node_ids)
+        listed = regions(self.node_credit, self.row, labels, errors, name)
+        return sorted(listed, key=lambda region: -abs(region.value))
+
+    # --- other outputs ---------------------------------------------------------------
+
+    def for_target(self, target: int) -> Explanation:
+        """The same explanation for another explained output.
+
+        Raises:
+            TargetError: the output was not explained; explain with `targets="all"`.
+
+        """
+        target = as_int(target, "target")
+        if target not in self.outputs:
+            raise TargetError(
+                f"output {target} was not explained, only {list(self.outputs)}; "
+                f'explain with targets="all" to have every output'
+                + see("the-output-was-not-explained")
+            )
+        return replace(self, target=target).with_question(self.question)
+
+    def only_target(self) -> Explanation:
+        """The same explanation without its other outputs."""
+        part = slice(self.row, self.row + 1)
+        return self._with_rows(lambda rows: rows[part], lambda rows: rows[part], self.target)
+
+    def _with_rows(self, values: Change, errors: Change, target: int) -> Explanation:
+        """The explanation of one output, whose credit is computed from that of all outputs."""
+        parts: dict[str, Any] = {
+            "node_credit": self.node_credit,
+            "feature_credit": self.feature_credit,
+            "edge_credit": self.edge_credit,
+            "interactions": self.interactions,
+            "region_errors": self.region_errors,
+            "cells": self.cells,
+        }
+        changed = {name: part and part.map(values, errors) for name, part in parts.items()}
+        changed |= {"bases": values(self.bases), "predictions": values(self.predictions)}
+        return replace(self, outputs=(target,), target=target, **changed)
+
+    def contrast(self, a: int, b: int) -> Explanation:
+        """Why `a` rather than `b`: credit for `a` minus credit for `b`.
+
+        The standard error of a difference is at most the sum of the two, and this bound is what
+        the contrast reports: the two estimates come from the same rows, so they are not
+        independent.
+
+        Raises:
+            TargetError: the two outputs are the same, or one was not explained.
+
+        """
+        first, second = self.for_target(a), self.for_target(b)
+        a, b = first.target, second.target
+        if a == b:
+            raise TargetError(f"a contrast needs two different outputs, got {a} twice")
+        i, j = first.row, second.row
+        difference = self._with_rows(
+            lambda rows: (rows[i] - rows[j])[None], lambda rows: (rows[i] + rows[j])[None], a
+        )
+        return replace(difference, rather_than=b)
+
+    # --- in words ----------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        """The explained node, nodes, link or graph and the output, such as "node 7: class 2"."""
+        centres, hetero = self.centres, self.hetero
+        unnamed_link = self.types is None and self.field.names is None
+        subject = {
+            "node": self.node_label(centres[0]) if centres else "node",
+            "nodes": f"{len(centres)} "
+            + (f"{hetero.node(centres[0])[0]} nodes" if hetero and centres else "nodes"),
+            "graph": one_line(self.graph_name or "graph"),
+            "edge": f"edge {centres}" if unnamed_link else self.link_label,
+            "model": "model",
+        }[self.kind]
+        name = self.class_name(self.target)
+        if self.rather_than is not None:
+            name += f" rather than {self.class_name(self.rather_than)}"
+        return f"{subject}: {name}"
+
+    @property
+    def node_labels(self) -> dict[int, str]:
+        """Names of the nodes of the receptive field, or their type and id; empty without both."""
+        labels = self.types.labels if self.types is not None else ()
+        return dict(zip(self.field.ids.tolist(), self.field.names or labels, strict=False))
+
+    def node_label(self, node: int) -> str:
+        """A node of the receptive field in words: its name, or its type and id."""
+        node = as_int(node, "node")
+        return one_line(self.node_labels.get(node, f"node {node}"))
+
+    @property
+    def link_label(self) -> str:
+        """An explained link in words."""
+        types = self.types
+        if types is None:
+            labels = self.node_labels
+            ends = [one_line(labels.get(node, str(node))) for node in self.centres]
+            return f"edge {'–'.join(ends)}"
+        arrow = " → "
+        if types.relation is not None:
+            arrow = f" –{relation_labels(types.edge_types)[types.relation]}→ "
+        return f"link {arrow.join(map(self.node_label, self.centres))}"
+
+    def with_names(self, names: Names) -> Explanation:
+        """The explanation with names of its graph, nodes, features and edges, where there are any.
+
+        Groups keep the names that they were given.
+        """
+        nodes, features = names.nodes, names.features
+        changed: dict[str, Any] = {}
+        if names.graph is not None and self.kind == "graph":
+            changed["graph_name"] = names.graph
+        if features is not None:
+
+            def feature_name(column: int) -> str:
+                return NO_FEATURES.get(column) or features[column % len(features)]
+
+            if self.feature_credit.players:
+                changed["feature_credit"] = self.feature_credit.named("feature", feature_name)
+            if self.cells is not None:
+                columns = tuple(map(feature_name, self.cells.features))
+                changed["cells"] = replace(self.cells, names=columns)
+        if nodes is not None:
+            changed["node_credit"] = self.node_credit.named("node", nodes.__getitem__)
+            changed["edge_credit"] = self.edge_credit.named("edge", nodes.__getitem__)
+            ids = self.field.ids.tolist()
+            changed["field"] = replace(self.field, names=tuple(nodes[node] for node in ids))
+        return replace(self, **changed)
+
+    # --- ways out ----------------------------------------------------------------------
+
+    to_dict = serialize.to_dict
+    save = serialize.write_file
+    to_pandas = export.to_pandas
+    to_networkx = export.to_networkx
+    to_pyg = export.to_pyg
+    to_captum = export.to_captum
+    to_shap = export.to_shap
+    to_shapiq = export.to_shapiq
+    to_shapiq_game = export.to_shapiq_game
+    from_shapiq = export.from_shapiq
+    describe = words.describe
 
     @staticmethod
     def from_dict(record: dict[str, Any]) -> Explanation:
         """The inverse of `to_dict`."""
         return serialize.from_dict(record, Explanation)
 
-    def save(self, path: str | Path) -> None:
-        """Write a versioned JSON file."""
-        serialize.write_file(self, path)
-
     @staticmethod
     def load(path: str | Path) -> Explanation:
         """Read a file written by `save`."""
         return serialize.read_file(path, Explanation)
-
-    def to_pandas(
-        self, players: Literal["all", "nodes", "features", "edges", "cells"] = "all"
-    ) -> Any:
-        """A `pandas.DataFrame` with a row per player, or per cell with "cells" (needs pandas)."""
-        return export.to_pandas(self, players)
-
-    def to_networkx(self) -> nx.DiGraph:
-        """The neighbourhood as a directed graph with credit on nodes, and on edges that play."""
-        return export.to_networkx(self)
-
-    def to_pyg(self, data: Any = None) -> Any:
-        """A `torch_geometric.explain.Explanation` with masks over nodes and edges, for PyG's plots.
-
-        Masks are by the size of the credit; `node_credit`, `edge_credit` and `feature_credit` are
-        signed. Where nodes play, `edge_mask` is the credit of nodes, carried by their edges. With
-        `data` (the graph that was explained) masks of edges go along its `edge_index`.
-        """
-        return export.to_pyg(self, data)
-
-    def to_captum(self, data: Any) -> tuple[Tensor, Tensor]:
-        """Attributions as captum gives them: of x [1, nodes, features] and of edges [1, edges]."""
-        return export.to_captum(self, data)
-
-    def to_shap(self, data: Any = None) -> Any:
-        """A `shap.Explanation`, for shap's own plots (needs shap).
-
-        It has the values of the features if the model is at hand (`question`), or with `data`, the
-        graph that was explained.
-        """
-        return export.to_shap(self, data)
-
-    def to_shapiq(self) -> Any:
-        """A `shapiq.InteractionValues` of the target, for shapiq's own plots (needs shapiq)."""
-        return export.to_shapiq(self)
-
-    def to_shapiq_game(self) -> Any:
-        """The explained game of nodes (edges, features) as a `shapiq.Game` (needs shapiq)."""
-        return export.to_shapiq_game(self)
-
-    def from_shapiq(self, values: Any) -> Explanation:
-        """This explanation with the interactions of a `shapiq.InteractionValues`."""
-        return export.from_shapiq(self, values)
 
     def table(self, top: int = 10) -> Table:
         """A rich table of the players with the most absolute credit."""
@@ -103,10 +579,6 @@ class Explanation(ExplanationRecord):
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw it: the explanation graph where nodes or edges play, bars otherwise."""
         return view("plotted")(self, ax=ax, **options)
-
-    def describe(self, audience: Literal["everyone", "expert"] = "everyone") -> str:
-        """Two or three plain sentences, or with `audience="expert"` the complete account."""
-        return describe.describe(self, audience)
 
     def to_html(self, path: str | Path, data: Any = None) -> None:
         """Write a report in one file that opens offline, with everything there is to see.

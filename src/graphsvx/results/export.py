@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Container, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch_geometric.explain import Explanation as PygExplanation
+from torch_geometric.explain import HeteroExplanation
 
+from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
-from graphsvx.results import pyg_record
-from graphsvx.results.credit import Interactions
+from graphsvx.results.credit import Interactions, PlayerKind
 from graphsvx.results.details import GraphTypes
 from graphsvx.results.ranking import Entry, Players, cell_name, listed
-from graphsvx.results.record import ExplanationRecord
 from graphsvx.utils.constraints import shown
 from graphsvx.utils.extras import require_extra
 
 if TYPE_CHECKING:
     import networkx as nx
 
+    from graphsvx.results.explanation import Explanation
+
 # --- tables ------------------------------------------------------------------------------
 
 
-def to_pandas(explanation: ExplanationRecord, players: Players | Literal["cells"] = "all") -> Any:
+def to_pandas(explanation: Explanation, players: Players | Literal["cells"] = "all") -> Any:
     """A `pandas.DataFrame` with a row per player: features, then nodes, then edges.
 
     Columns: `kind`, `id` (a node or column, of typed graphs with its node type; (u, v) for edges),
@@ -36,10 +39,9 @@ def to_pandas(explanation: ExplanationRecord, players: Players | Literal["cells"
     """
     pandas = require_extra("pandas", "data")
     if players == "cells":
-        cells = explanation.top_cells(by="absolute")
         rows = [
             (cell.node, cell.feature, cell_name(explanation, cell), cell.value, cell.error)
-            for cell in cells
+            for cell in explanation.top_cells(by="absolute")
         ]
         return pandas.DataFrame(rows, columns=["node", "feature", "name", "credit", "error"])
     return pandas.DataFrame(_rows(explanation, players), columns=_COLUMNS)
@@ -48,7 +50,7 @@ def to_pandas(explanation: ExplanationRecord, players: Players | Literal["cells"
 _COLUMNS = ["kind", "id", "name", "credit", "error", "hops"]
 
 
-def _rows(explanation: ExplanationRecord, players: Players) -> list[dict[str, Any]]:
+def _rows(explanation: Explanation, players: Players) -> list[dict[str, Any]]:
     hops = explanation.field.distances
     return [
         {
@@ -63,16 +65,16 @@ def _rows(explanation: ExplanationRecord, players: Players) -> list[dict[str, An
     ]
 
 
-def _id(explanation: ExplanationRecord, kind: str, key: tuple[int, ...]) -> Any:
-    types = explanation.types
-    if types is None or types.flat or min(key) < 0:  # a group is -1
+def _id(explanation: Explanation, kind: str, key: tuple[int, ...]) -> Any:
+    types = explanation.hetero
+    if types is None or min(key) < 0:  # a group is -1
         return key if kind == "edge" else key[0]
     if kind == "feature":
         return types.column(key[0])
     return types.node(key[0]) if kind == "node" else tuple(types.node(end) for end in key)
 
 
-def many_to_pandas(explanations: Sequence[ExplanationRecord], players: Players = "all") -> Any:
+def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all") -> Any:
     """One long `pandas.DataFrame`: the rows of `to_pandas`, with what they explain in front.
 
     `explanation` is the position, `query` the node, link, group or graph that is explained.
@@ -92,7 +94,7 @@ def many_to_pandas(explanations: Sequence[ExplanationRecord], players: Players =
     return pandas.DataFrame(rows, columns=columns)
 
 
-def _query(explanation: ExplanationRecord) -> Any:
+def _query(explanation: Explanation) -> Any:
     if explanation.kind == "graph":
         return explanation.graph_index
     return explanation.centres[0] if explanation.kind == "node" else explanation.centres
@@ -101,7 +103,7 @@ def _query(explanation: ExplanationRecord) -> Any:
 # --- graphs ------------------------------------------------------------------------------
 
 
-def to_networkx(explanation: ExplanationRecord) -> nx.DiGraph:
+def to_networkx(explanation: Explanation) -> nx.DiGraph:
     """The neighbourhood with `credit` and `error` on its nodes, and on its edges if they play.
 
     The explained nodes, which do not play, have credit 0. Where the two directions of an edge are
@@ -113,22 +115,19 @@ def to_networkx(explanation: ExplanationRecord) -> nx.DiGraph:
     graph = nx.DiGraph(
         base=explanation.base, prediction=explanation.prediction, target=explanation.target
     )
-    ids = explanation.node_ids.tolist()
-    credit = dict(zip(ids, explanation.node_values.tolist(), strict=True))
-    errors = dict(zip(ids, explanation.node_errors.tolist(), strict=True))
+    players = {entry.key[0]: entry for entry in listed(explanation, "nodes")}
+    labels, types = explanation.node_labels, explanation.hetero
     for position, (node, hops) in enumerate(field.distances.items()):
         about: dict[str, Any] = {
-            "credit": credit.get(node, 0.0),
-            "error": errors.get(node, 0.0),
+            "credit": players[node].credit if node in players else 0.0,
+            "error": players[node].error if node in players else 0.0,
             "hops": hops,
             "explained": node in explanation.centres,
         }
-        if field.names is not None:
-            about["name"] = field.names[position]
-        elif explanation.types is not None:
-            about["name"] = explanation.types.labels[position]
-        if explanation.types is not None and not explanation.types.flat:
-            about["type"], about["id"] = explanation.types.node(node)
+        if node in labels:
+            about["name"] = labels[node]
+        if types is not None:
+            about["type"], about["id"] = types.node(node)
         elif field.classes is not None:
             about["label"] = int(field.classes[position])
         graph.add_node(node, **about)
@@ -138,139 +137,218 @@ def to_networkx(explanation: ExplanationRecord) -> nx.DiGraph:
     return graph
 
 
-def to_pyg(explanation: ExplanationRecord, data: Any = None) -> Any:
-    """A `torch_geometric.explain.Explanation` with masks by the size of the credit.
+# --- PyG and captum --------------------------------------------------------------------------
+
+LEAST = 0.99
+"""Smallest value of a mask where there is credit; the largest is 1.
+
+PyG multiplies features and messages by a mask, so that values near 1 leave a player as it is, and
+what a mask is below 1 only carries the order by size.
+"""
+_NEGLIGIBLE = 1e-6
+"""Credit below this share of the largest is none."""
+
+
+def mask(credit: Tensor) -> Tensor:
+    """Signed credit as a mask by its size: 0 where there is none, else from 0.99 to 1."""
+    sizes = credit.abs()
+    largest = sizes.max() if credit.numel() else sizes.sum()
+    on = sizes > _NEGLIGIBLE * largest
+    return torch.where(on, LEAST + (1 - LEAST) * sizes / largest, torch.zeros_like(sizes))
+
+
+def _with_sizes(explanation: Any) -> Any:
+    """A copy for drawings: what masks keep has its credit's size as a share of the largest."""
+    picture = copy.copy(explanation)
+    for side, stores in (("node", picture.node_stores), ("edge", picture.edge_stores)):
+        credited = [
+            store
+            for store in stores
+            if f"{side}_credit" in store and store.get(f"{side}_mask") is not None
+        ]
+        sizes = [store[f"{side}_credit"].abs() for store in credited]
+        largest = max((float(size.max()) for size in sizes if size.numel()), default=0.0) or 1.0
+        for store, size in zip(credited, sizes, strict=True):
+            shares = torch.where(size > 0, size / largest, 1.0)  # explained nodes have no credit
+            store[f"{side}_mask"] = torch.where(store[f"{side}_mask"] > 0, shares, 0.0)
+    return picture
+
+
+class CreditedExplanation(PygExplanation):
+    """PyG's explanation with the record(s) of graphsvx that its masks were made from."""
+
+    @property
+    def graphsvx(self) -> Any:
+        """The record, or the list of records where there are several."""
+        return self._graphsvx
+
+    def visualize_graph(self, *args: Any, **kwargs: Any) -> Any:
+        """As in PyG; the opacity of an edge is the size of its credit."""
+        return PygExplanation.visualize_graph(_with_sizes(self), *args, **kwargs)
+
+    def visualize_feature_importance(self, *args: Any, **kwargs: Any) -> Any:
+        """As in PyG, of the size of the credit; of `feature_credit` where nodes have one value."""
+        picture, credit = _with_sizes(self), self.get("feature_credit")
+        mask = picture.get("node_mask")
+        if credit is not None and mask is not None and mask.size(1) == 1:
+            picture.node_mask = credit.abs()[None]
+        return PygExplanation.visualize_feature_importance(picture, *args, **kwargs)
+
+
+class CreditedHeteroExplanation(HeteroExplanation):
+    """The same of a typed graph."""
+
+    graphsvx = CreditedExplanation.graphsvx
+
+    def visualize_graph(self, *args: Any, **kwargs: Any) -> Any:
+        """As in PyG; sizes and opacities are by the size of the credit."""
+        return HeteroExplanation.visualize_graph(_with_sizes(self), *args, **kwargs)
+
+    def visualize_feature_importance(self, *args: Any, **kwargs: Any) -> Any:
+        """As in PyG, of the size of the credit; of `feature_credit` where there is some."""
+        credit = self.collect("feature_credit", allow_empty=True)
+        picture = HeteroExplanation() if credit else _with_sizes(self)
+        for node_type, values in credit.items():
+            picture[node_type].node_mask = values.abs()[None]
+        return HeteroExplanation.visualize_feature_importance(picture, *args, **kwargs)
+
+
+def carried_credit(explanation: Explanation, nodes: Tensor, edge_index: Tensor) -> Tensor:
+    """The credit of nodes on the edges that carry it, [edges].
+
+    A node's credit is shared evenly among its edges to nodes that are nearer to what is explained;
+    among all of its edges to others where none is.
+    """
+    source, target = edge_index.cpu()
+    hops = nodes.new_full(nodes.shape, float("inf"))
+    hops[explanation.field.ids] = explanation.field.hops.to(hops)
+    nearer = (hops[target] < hops[source]).to(nodes)
+    has_nearer = nodes.new_zeros(nodes.shape).index_add_(0, source, nearer) > 0
+    carries = nearer.where(has_nearer[source], (source != target).to(nodes))
+    shares = nodes.new_zeros(nodes.shape).index_add_(0, source, carries)
+    return carries * (nodes / shares.clamp(min=1))[source]
+
+
+def to_pyg(explanation: Explanation, data: Any = None) -> Any:
+    """A `torch_geometric.explain.Explanation` with masks over nodes and edges, for PyG's plots.
 
     `node_mask` is [nodes, 1] over all nodes of the graph, `edge_mask` [edges] along `edge_index`:
-    that of `data`, else of the neighbourhood. Both are in [0, 1]; explained nodes have 1. Signed
-    credit is in `node_credit`, `edge_credit` and `feature_credit` [features]. The directions of an
-    edge that are one player share its credit evenly. Where nodes play and edges do not
-    (`edge_credit_from` is "nodes"), the credit of a node is on its edges to nodes that are nearer
-    to what is explained. With `data`, `x` is in it too.
+    that of `data` (the graph that was explained), else of the neighbourhood. Both are in [0, 1], by
+    the size of the credit; explained nodes have 1. Signed credit is in `node_credit`, `edge_credit`
+    and `feature_credit` [features]. The directions of an edge that are one player share its credit
+    evenly. Where nodes play and edges do not (`edge_credit_from` is "nodes"), the credit of a node
+    is on its edges to nodes that are nearer to what is explained. With `data`, `x` is in it too.
+
+    Of a typed graph it is a `HeteroExplanation`: masks of nodes, or of edges where these play, for
+    each type, and with `data` edges too.
     """
-    if explanation.types is not None and not explanation.types.flat:
-        return _to_hetero(explanation, explanation.types, data)
-    field = explanation.field
-    edge_index = field.edge_index if data is None else _edge_index(data)
-    nodes = node_credit(explanation)
-    edges_play = explanation.edge_credit.players > 0
-    edges = (
-        edge_credit(explanation, edge_index)
-        if edges_play
-        else pyg_record.carried_credit(explanation, nodes, edge_index)
-    )
-    converted = pyg_record.CreditedExplanation(
-        node_mask=pyg_record.mask(nodes)[:, None].float(),
-        node_credit=nodes[:, None].float(),
-        feature_credit=feature_credit(explanation).float(),
-        edge_index=edge_index,
-        edge_mask=pyg_record.mask(edges).float(),
-        edge_credit=edges.float(),
-        edge_credit_from="edges" if edges_play else "nodes",
-        target=torch.tensor([explanation.target]),
-        prediction_score=explanation.prediction,
-        base=explanation.base,
-        num_nodes=field.num_nodes,
-    )
-    converted.node_mask[list(explanation.centres)] = 1.0
-    converted = converted.to(edge_index.device)
-    converted._graphsvx = explanation
-    if data is not None:
-        converted.x = data.x
-    return converted
-
-
-def _to_hetero(explanation: ExplanationRecord, types: GraphTypes, data: Any) -> Any:
-    """A `HeteroExplanation` with a node mask [nodes, 1] or an edge mask [edges] for each type.
-
-    Masks are by the size of the credit, `node_credit`, `edge_credit` and `feature_credit` signed.
-    With `data` it has x and edge_index too, and where nodes play, their credit on edges.
-    """
-    converted = pyg_record.CreditedHeteroExplanation()
-    nodes = torch.zeros(types.node_starts[-1], dtype=torch.float64)
-    edges = None
-    if explanation.edge_credit.players:
-        edges = edge_credit_by_type(explanation, types)
+    types = explanation.hetero
+    nodes, edges_play = node_credit(explanation), explanation.edge_credit.players > 0
+    if types is None:
+        converted: Any = CreditedExplanation()
+        edge_index = None if data is None else _edge_index(data)
+        edge_index = explanation.field.edge_index if edge_index is None else edge_index
+        converted.edge_index = edge_index
+        if data is not None:
+            converted.x = data.x
     else:
-        nodes[explanation.node_ids] = explanation.node_values
-        node_masks = pyg_record.mask(nodes).float()
+        converted = CreditedHeteroExplanation()
+        edge_index = None if data is None else _copied_edges(converted, types, data)
+    if types is None or not edges_play:
+        node_masks = mask(nodes).float()
         node_masks[list(explanation.centres)] = 1.0
-        for at, node_type in enumerate(types.node_types):
-            part = slice(*types.node_starts[at : at + 2])
-            converted[node_type].node_mask = node_masks[part, None].clone()
-            converted[node_type].node_credit = nodes[part, None].float()
-            converted[node_type].num_nodes = int(part.stop - part.start)
-    if data is not None:
-        _must_be_explained(types, data)
-        first = dict(zip(types.node_types, types.node_starts, strict=False))
-        ends = [
-            data[name].edge_index.cpu() + torch.tensor([[first[name[0]]], [first[name[2]]]])
-            for name in types.edge_types
-        ]
-        if edges is None:
-            edges = pyg_record.carried_credit(explanation, nodes, torch.cat(ends, 1))
-        for name in types.edge_types:
-            converted[name].edge_index = data[name].edge_index
-        for node_type in types.node_types:
-            if "x" in data[node_type]:
-                converted[node_type].x = data[node_type].x
+        for store, part in _stores(converted, types, "node"):
+            store.node_mask = node_masks[part, None].clone()
+            store.node_credit = nodes[part, None].float()
+            store.num_nodes = len(store.node_mask)
+    edges = None
+    if edges_play:
+        edges = edge_credit(explanation, edge_index if types is None else None)
+    elif edge_index is not None:
+        edges = carried_credit(explanation, nodes, edge_index)
     if edges is not None:
-        edge_masks = pyg_record.mask(edges).float()
-        for at, name in enumerate(types.edge_types):
-            part = slice(*types.edge_starts[at : at + 2])
-            converted[name].edge_mask = edge_masks[part].clone()
-            converted[name].edge_credit = edges[part].float()
-    converted.edge_credit_from = "edges" if explanation.edge_credit.players else "nodes"
-    for node_type, credit in explanation.features.items():
-        at = types.node_types.index(node_type)
-        row = torch.zeros(types.feature_starts[at + 1] - types.feature_starts[at])
-        row[credit.ids] = credit.values.float()
-        converted[node_type].feature_credit = row
+        edge_masks = mask(edges).float()
+        for store, part in _stores(converted, types, "edge"):
+            store.edge_mask, store.edge_credit = edge_masks[part].clone(), edges[part].float()
+    features = feature_credit(explanation).float()
+    for store, part in _stores(converted, types, "feature", explanation.features):
+        store.feature_credit = features[part]
+    converted.edge_credit_from = "edges" if edges_play else "nodes"
     converted.target = torch.tensor([explanation.target])
-    converted.prediction_score = explanation.prediction
-    converted.base = explanation.base
-    if data is not None and types.edge_types:
-        converted = converted.to(data[types.edge_types[0]].edge_index.device)
+    converted.prediction_score, converted.base = explanation.prediction, explanation.base
+    if data is not None and (types is None or types.edge_types):
+        with_edges = data if types is None else data[types.edge_types[0]]
+        converted = converted.to(with_edges.edge_index.device)
     converted._graphsvx = explanation
     return converted
 
 
-def _must_be_explained(types: GraphTypes, data: Any) -> None:
+def _stores(
+    converted: Any, types: GraphTypes | None, kind: PlayerKind, only: Container[Any] | None = None
+) -> list[tuple[Any, slice]]:
+    """Where the values of each type are kept, and which these are among those of all types."""
+    if types is None:
+        return [(converted, slice(None))]
+    names, starts = {
+        "node": (types.node_types, types.node_starts),
+        "feature": (types.node_types, types.feature_starts),
+        "edge": (types.edge_types, types.edge_starts),
+    }[kind]
+    return [
+        (converted[name], slice(first, last))
+        for name, first, last in zip(names, starts, starts[1:], strict=False)
+        if only is None or name in only
+    ]
+
+
+def _copied_edges(converted: Any, types: GraphTypes, data: Any) -> Tensor:
+    """Copies features and edges of a typed graph; returns edges by numbers among all nodes."""
     if not {*types.edge_types} <= {*getattr(data, "edge_types", ())}:
         raise InputError(f"data must be the HeteroData that was explained, got {shown(data)}")
+    first = dict(zip(types.node_types, types.node_starts, strict=False))
+    ends = []
+    for name in types.edge_types:
+        converted[name].edge_index = data[name].edge_index
+        numbers = torch.tensor([[first[name[0]]], [first[name[2]]]])
+        ends.append(data[name].edge_index.cpu() + numbers)
+    for node_type in types.node_types:
+        if "x" in data[node_type]:
+            converted[node_type].x = data[node_type].x
+    return torch.cat(ends, 1)
 
 
-def edge_credit_by_type(explanation: ExplanationRecord, types: GraphTypes) -> Tensor:
-    """Credit of each edge of the graph, [edges]; the edges of one player share it evenly."""
-    shares = torch.bincount(types.edge_owners, minlength=explanation.edge_credit.players)
-    spread = torch.zeros(types.edge_starts[-1])
-    credit = (explanation.edge_values / shares.clamp(min=1)).float()
-    return spread.index_add_(0, types.edge_members, credit[types.edge_owners])
-
-
-def node_credit(explanation: ExplanationRecord) -> Tensor:
+def node_credit(explanation: Explanation) -> Tensor:
     """Credit of each node of the graph, [nodes]; 0 for those that do not play."""
     return _spread(explanation, "nodes", explanation.field.num_nodes)
 
 
-def feature_credit(explanation: ExplanationRecord) -> Tensor:
+def feature_credit(explanation: Explanation) -> Tensor:
     """Credit of each column of x, [features]; 0 for those that do not play."""
     return _spread(explanation, "features", explanation.field.num_features)
 
 
-def _spread(explanation: ExplanationRecord, players: Players, size: int) -> Tensor:
+def _spread(explanation: Explanation, players: Players, size: int) -> Tensor:
     credit = torch.zeros(size, dtype=torch.float64)
     for entry in listed(explanation, players):
         _add(credit, members_of(explanation, entry), entry.credit)
     return credit
 
 
-def edge_credit(explanation: ExplanationRecord, edge_index: Tensor) -> Tensor:
-    """Credit of each column of `edge_index`, [edges]; the columns of one player share it evenly."""
+def edge_credit(explanation: Explanation, edge_index: Tensor | None = None) -> Tensor:
+    """Credit of each column of `edge_index`, [edges]; the columns of one player share it evenly.
+
+    By default of the edges of the receptive field; with node types, of all edges of the graph.
+    """
+    types = explanation.hetero
+    if types is not None and edge_index is None:
+        shares = torch.bincount(types.edge_owners, minlength=explanation.edge_credit.players)
+        credit = (explanation.edge_values / shares.clamp(min=1)).float()
+        spread = torch.zeros(types.edge_starts[-1])
+        return spread.index_add_(0, types.edge_members, credit[types.edge_owners])
+    edge_index = explanation.field.edge_index if edge_index is None else edge_index
     columns: dict[tuple[int, int], list[int]] = {}
     for column, (u, v) in enumerate(edge_index.t().tolist()):
         columns.setdefault((u, v), []).append(column)
-    credit = torch.zeros(edge_index.shape[1], dtype=torch.float64)
     groups = {} if explanation.groups is None else explanation.groups.edges
     players = [
         (groups.get(entry.name, [(entry.key[0], entry.key[1])]), entry.credit)
@@ -278,6 +356,7 @@ def edge_credit(explanation: ExplanationRecord, edge_index: Tensor) -> Tensor:
     ]
     played = {pair for pairs, _ in players for pair in pairs}
     apart = any(u != v and (v, u) in played for u, v in played)
+    credit = torch.zeros(edge_index.shape[1], dtype=torch.float64)
     for pairs, value in players:
         positions: list[int] = []
         for u, v in pairs:
@@ -294,7 +373,7 @@ def _add(credit: Tensor, places: Sequence[int], value: float) -> None:
         credit[list(places)] += value / len(places)
 
 
-def members_of(explanation: ExplanationRecord, entry: Entry) -> Sequence[int]:
+def members_of(explanation: Explanation, entry: Entry) -> Sequence[int]:
     """Nodes or columns that a player stands for."""
     groups = explanation.groups
     if groups is not None:
@@ -311,7 +390,7 @@ def _edge_index(data: Any) -> Tensor:
     return edge_index
 
 
-def to_captum(explanation: ExplanationRecord, data: Any) -> tuple[Tensor, Tensor]:
+def to_captum(explanation: Explanation, data: Any) -> tuple[Tensor, Tensor]:
     """Attributions in captum's shapes: of the node features [1, nodes, features], of edges [1, E].
 
     The row of an explained node holds the credit of its own features; a node that played as one
@@ -330,22 +409,19 @@ def to_captum(explanation: ExplanationRecord, data: Any) -> tuple[Tensor, Tensor
 
 # --- shap and shapiq -----------------------------------------------------------------------
 
-E = TypeVar("E", bound=ExplanationRecord)
 
-
-def to_shap(explanation: ExplanationRecord, data: Any = None, players: Players = "all") -> Any:
+def to_shap(explanation: Explanation, data: Any = None, players: Players = "all") -> Any:
     """A `shap.Explanation`: features, nodes and edges, with names that say which.
 
     It has the values of the features, which shap prints and colours by, if the model is at hand
     (`explanation.question`) or with `data`, the graph that was explained; nodes have their
     distance in `display_data`.
     """
-    many = many_to_shap([explanation], data, players)
-    return many[0]
+    return many_to_shap([explanation], data, players)[0]
 
 
 def many_to_shap(
-    explanations: Sequence[ExplanationRecord], data: Any = None, players: Players = "all"
+    explanations: Sequence[Explanation], data: Any = None, players: Players = "all"
 ) -> Any:
     """A `shap.Explanation` of many predictions, for shap's beeswarm, heatmap, bar, ...
 
@@ -395,7 +471,7 @@ def many_to_shap(
     )
 
 
-def feature_inputs(explanations: Sequence[ExplanationRecord], data: Any) -> NDArray[np.float64]:
+def feature_inputs(explanations: Sequence[Explanation], data: Any) -> Floats:
     """Values of the features of what each explanation explains, [explanations, features].
 
     Of a node its own, of several nodes or a link their mean, of a graph the mean of its nodes.
@@ -416,32 +492,25 @@ def feature_inputs(explanations: Sequence[ExplanationRecord], data: Any) -> NDAr
     return np.stack(rows)
 
 
-def to_shapiq(explanation: ExplanationRecord) -> Any:
+def to_shapiq(explanation: Explanation) -> Any:
     """A `shapiq.InteractionValues` of the target; Shapley values where there are no interactions.
 
     Players are features, then nodes, then edges (`Explanation.player_names`).
     """
     shapiq = require_extra("shapiq", quiet=(Warning,))
-    record = explanation.interactions
-    row = explanation.row
-    players = len(explanation.player_names)
-    scores: dict[tuple[int, ...], float] = {(): explanation.base}
-    if record is None:
-        credit = torch.cat(
-            [explanation.feature_values, explanation.node_values, explanation.edge_values]
-        )
-        scores |= {(player,): value for player, value in enumerate(credit.tolist())}
-    else:
-        for members, value in zip(
-            record.members.t().tolist(), record.values[row].tolist(), strict=True
-        ):
-            scores[tuple(player for player in members if player >= 0)] = value
+    record, row = explanation.interactions, explanation.row
+    credit = torch.cat([part.values[row] for part in explanation.credit_by_kind.values()])
+    members, values = [[player] for player in range(len(credit))], credit
+    if record is not None:
+        members, values = record.members.t().tolist(), record.values[row]
+    sets = [tuple(player for player in players if player >= 0) for players in members]
+    scores = {(): explanation.base, **dict(zip(sets, values.tolist(), strict=True))}
     return shapiq.InteractionValues(
         values=torch.tensor([*scores.values()], dtype=torch.float64).numpy(),
         index="SV" if record is None else record.index,
         max_order=1 if record is None else record.order,
         min_order=0,
-        n_players=players,
+        n_players=len(credit),
         interaction_lookup={members: at for at, members in enumerate(scores)},
         estimated=explanation.certificate.status == "estimated",
         estimation_budget=explanation.certificate.calls,
@@ -449,7 +518,7 @@ def to_shapiq(explanation: ExplanationRecord) -> Any:
     )
 
 
-def to_shapiq_game(explanation: ExplanationRecord) -> Any:
+def to_shapiq_game(explanation: Explanation) -> Any:
     """The explained game as a `shapiq.Game`: coalitions of nodes (or edges, or features)."""
     shapiq = require_extra("shapiq", quiet=(Warning,))
     question = explanation.require_question()
@@ -469,10 +538,18 @@ def to_shapiq_game(explanation: ExplanationRecord) -> Any:
     )
 
 
-def from_shapiq(explanation: E, values: Any) -> E:
+def from_shapiq(explanation: Explanation, values: Any) -> Explanation:
     """The explanation with interactions that shapiq computed for the same players.
 
     Their standard errors are unknown (NaN) unless shapiq says that they are exact.
+
+    Args:
+        explanation: whose players they are of.
+        values: `shapiq.InteractionValues`.
+
+    Raises:
+        InputError: they are none, or of another number of players.
+
     """
     players = len(explanation.player_names)
     if not isinstance(values, require_extra("shapiq").InteractionValues):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -20,9 +20,12 @@ from graphsvx.results.credit import (
     PlayerKind,
     RankedCell,
     Region,
+    Together,
     is_sure,
 )
-from graphsvx.results.record import ExplanationRecord
+
+if TYPE_CHECKING:
+    from graphsvx.results.explanation import Explanation
 
 Players = Literal["all", "nodes", "features", "edges"]
 
@@ -44,7 +47,7 @@ class Entry:
         return is_sure(self.credit, self.error)
 
 
-def entries(explanation: ExplanationRecord, players: Players = "all") -> list[Entry]:
+def entries(explanation: Explanation, players: Players = "all") -> list[Entry]:
     """Players of the given kind, those with the largest absolute credit first."""
     ranked = listed(explanation, players)
     if explanation.selection is not None:
@@ -60,11 +63,16 @@ def leading(ranked: list[Entry], top: int) -> tuple[list[Entry], list[Entry]]:
     """
     certain = [entry for entry in ranked if entry.sure]
     shown = (certain or ranked)[:top]
+    return shown, without(ranked, shown)
+
+
+def without(entries: list[Entry], shown: list[Entry]) -> list[Entry]:
+    """The entries that are not among those shown."""
     seen = {(entry.kind, entry.key, entry.name) for entry in shown}
-    return shown, [e for e in ranked if (e.kind, e.key, e.name) not in seen]
+    return [entry for entry in entries if (entry.kind, entry.key, entry.name) not in seen]
 
 
-def listed(explanation: ExplanationRecord, players: Players = "all") -> list[Entry]:
+def listed(explanation: Explanation, players: Players = "all") -> list[Entry]:
     """Players of the given kind in the order of the record: features, nodes, edges."""
     if players not in ("all", "nodes", "features", "edges"):
         raise InputError(f"players must be 'all', 'nodes', 'features' or 'edges', got {players!r}")
@@ -83,23 +91,26 @@ def listed(explanation: ExplanationRecord, players: Players = "all") -> list[Ent
     ]
 
 
-def cell_name(explanation: ExplanationRecord, cell: RankedCell) -> str:
+def cell_name(explanation: Explanation, cell: RankedCell) -> str:
     """A cell in words: "age of node 5", "presence of node 5"."""
-    feature = (
-        str(cell.feature)
-        if explanation.cells is None
-        else (explanation.cells.feature_name(cell.feature))
-    )
+    cells = explanation.cells
+    feature = cell.feature if cells is None else cells.feature_name(cell.feature)
     return f"{feature} of {explanation.node_label(cell.node)}"
 
 
-def leading_cells(explanation: ExplanationRecord, top: int) -> list[RankedCell]:
-    """The `top` cells by absolute credit of those whose interval does not hold 0."""
-    cells = [cell for cell in explanation.top_cells(by="absolute") if cell.sure and cell.value]
-    return cells[:top]
+def leading_cells(explanation: Explanation, top: int) -> list[RankedCell]:
+    """The `top` cells by absolute credit whose interval does not hold 0; none without cells."""
+    cells = [] if explanation.cells is None else explanation.top_cells(by="absolute")
+    return [cell for cell in cells if cell.sure and cell.value][:top]
 
 
-def scale_of(explanation: ExplanationRecord) -> str:
+def leading_pairs(explanation: Explanation, top: int | None = None) -> list[Together]:
+    """The sure ones among the `top` pairs of players that interact most; none if not computed."""
+    pairs = [] if explanation.interactions is None else explanation.together(top)
+    return [pair for pair in pairs if pair.sure]
+
+
+def scale_of(explanation: Explanation) -> str:
     """What the numbers are, in words: "probability", "log-odds"."""
     return explanation.scale.replace("_", "-")
 
@@ -147,7 +158,7 @@ class Fold:
         return is_sure(self.credit, self.error)
 
 
-def folds(explanation: ExplanationRecord, players: Players = "all") -> list[Fold]:
+def folds(explanation: Explanation, players: Players = "all") -> list[Fold]:
     """Groups that hold every player once, nearest nodes first; empty where there are few players.
 
     Nodes are grouped by branch where most of them have only one way to the explained node and
@@ -156,11 +167,23 @@ def folds(explanation: ExplanationRecord, players: Players = "all") -> list[Fold
     ranked = entries(explanation, players)
     if len(ranked) < FOLDED_FROM or explanation.selection is not None:
         return []
-    kinds = {kind: [e for e in ranked if e.kind == kind] for kind in ("node", "feature", "edge")}
-    groups = _of_nodes(explanation, kinds["node"])
-    for kind in ("feature", "edge"):
-        if kinds[kind]:
-            groups.append(_total(explanation, kind, kinds[kind]))
+    kinds: dict[str, tuple[Entry, ...]] = {
+        kind: tuple(entry for entry in ranked if entry.kind == kind)
+        for kind in ("node", "feature", "edge")
+    }
+    groups = []
+    if explanation.kind == "node" and not explanation.node_groups:
+        entry_of = {entry.key[0]: entry for entry in kinds.pop("node")}
+        groups = [
+            Fold(
+                name,
+                region.value,
+                region.error,
+                tuple(entry_of[node] for node in region.members if node in entry_of),
+            )
+            for region, name in (_regions(explanation) if entry_of else [])
+        ]
+    groups += [_total(explanation, kind, of_kind) for kind, of_kind in kinds.items() if of_kind]
     return groups if len(groups) > 1 else []
 
 
@@ -170,25 +193,7 @@ def unsure_note(players: list[Entry]) -> str:
     return f" ({unsure} of them may be 0)" if unsure else ""
 
 
-def _of_nodes(explanation: ExplanationRecord, ranked: list[Entry]) -> list[Fold]:
-    if not ranked:
-        return []
-    grouped = explanation.groups is not None and bool(explanation.groups.nodes)
-    if explanation.kind != "node" or grouped:
-        return [_total(explanation, "node", ranked)]
-    entry_of = {entry.key[0]: entry for entry in ranked}
-    return [
-        Fold(
-            name,
-            region.value,
-            region.error,
-            tuple(entry_of[node] for node in region.members if node in entry_of),
-        )
-        for region, name in _regions(explanation)
-    ]
-
-
-def _regions(explanation: ExplanationRecord) -> list[tuple[Region, str]]:
+def _regions(explanation: Explanation) -> list[tuple[Region, str]]:
     """Branches or rings, and their names in words."""
     branches = explanation.branches()
     mixed = sum(len(region.members) for region in branches if region.key == SEVERAL)
@@ -197,7 +202,7 @@ def _regions(explanation: ExplanationRecord) -> list[tuple[Region, str]]:
     return [(region, _ring_name(region)) for region in explanation.by_hop()]
 
 
-def _branch_name(explanation: ExplanationRecord, region: Region) -> str:
+def _branch_name(explanation: Explanation, region: Region) -> str:
     if region.key == SEVERAL:
         return f"{_count(len(region.members), 'node')} with several ways"
     neighbour = explanation.node_label(region.key)
@@ -210,17 +215,13 @@ def _ring_name(region: Region) -> str:
     return nodes if region.key == SEVERAL else f"{nodes} {_count(region.key, 'hop')} away"
 
 
-def _total(explanation: ExplanationRecord, kind: str, ranked: list[Entry]) -> Fold:
+def _total(explanation: Explanation, kind: str, ranked: tuple[Entry, ...]) -> Fold:
     """All players of a kind; what a game shares out in total is known without error."""
     played = {game.name for game in explanation.certificate.games}
     finite = all(math.isfinite(entry.error) for entry in ranked)
     exact = (finite and f"{kind}s" in played) or all(entry.error == 0 for entry in ranked)
-    return Fold(
-        _count(len(ranked), kind),
-        math.fsum(entry.credit for entry in ranked),
-        0.0 if exact else math.nan,
-        tuple(ranked),
-    )
+    credit = math.fsum(entry.credit for entry in ranked)
+    return Fold(_count(len(ranked), kind), credit, 0.0 if exact else math.nan, ranked)
 
 
 def _count(number: int, item: str) -> str:
@@ -255,7 +256,7 @@ class CellTable:
         return np.asarray(~(np.abs(self.values) < 2 * self.errors))
 
 
-def cell_table(explanation: ExplanationRecord, features: int = 12) -> CellTable:
+def cell_table(explanation: Explanation, features: int = 12) -> CellTable:
     """The cells of one output: the explained nodes' own features first, then nodes by credit.
 
     Columns are presence, then the `features` with the largest share of the credit of any row; all
@@ -265,9 +266,9 @@ def cell_table(explanation: ExplanationRecord, features: int = 12) -> CellTable:
         InputError: no cells play; explain with `players="cells"`.
 
     """
-    rows: dict[int, dict[str, tuple[float, float]]] = {}
     if explanation.cells is None:
         raise InputError('there are no cells; explain with GraphSVX(players="cells")')
+    rows: dict[int, dict[str, tuple[float, float]]] = {}
     if explanation.kind == "node" and explanation.feature_credit.players:
         rows[explanation.centres[0]] = {
             entry.name: (entry.credit, entry.error) for entry in entries(explanation, "features")
@@ -284,18 +285,19 @@ def cell_table(explanation: ExplanationRecord, features: int = 12) -> CellTable:
             sizes[name] = max(sizes.get(name, 0.0), size / largest)
     columns = sorted(sizes, key=lambda name: -sizes[name])[:features]
     names = [presence, *columns, other]
-    shape = (len(rows), len(names))
-    values, variances = np.full(shape, np.nan), np.zeros(shape)
+    values, variances, used = np.zeros((3, len(rows), len(names)))
     for i, row in enumerate(rows.values()):
         for name, (value, error) in row.items():
-            column = names.index(name) if name in columns or name == presence else len(names) - 1
-            values[i, column] = value + (0.0 if np.isnan(values[i, column]) else values[i, column])
+            column = names.index(name if name in names else other)
+            values[i, column] += value
             variances[i, column] += error**2
-    used = ~np.isnan(values).all(0)
+            used[i, column] = 1
+    values[used == 0] = np.nan
+    columns_used = used.any(0)
     return CellTable(
         tuple(rows),
-        tuple(explanation.node_label(node) for node in rows),
-        tuple(name for name, keep in zip(names, used, strict=True) if keep),
-        values[:, used],
-        np.sqrt(variances[:, used]),
+        tuple(map(explanation.node_label, rows)),
+        tuple(np.array(names)[columns_used].tolist()),
+        values[:, columns_used],
+        np.sqrt(variances[:, columns_used]),
     )

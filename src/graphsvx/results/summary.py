@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsvx.core.arrays import Floats, Ids
 from graphsvx.errors import InputError
 from graphsvx.results.credit import PlayerKind
 from graphsvx.results.explanation import Explanation, view
@@ -28,6 +28,8 @@ from graphsvx.utils.extras import require_extra
 from graphsvx.utils.printable import html_table
 
 Key = int | str | tuple[int, int]
+Credits = dict[Key, tuple[str, float]]
+"""Name and credit of each player."""
 By = Literal["class", "hops"] | Mapping[int, Any] | Sequence[Any] | Tensor | None
 
 
@@ -56,7 +58,7 @@ class Summary:
     keys: tuple[Key, ...]
     """Column, node id, edge, role or class of each player."""
     names: tuple[str, ...]
-    matrix: NDArray[np.float64]
+    matrix: Floats
     """[explanations, players]: signed credit; NaN where a player did not play."""
     outputs: tuple[int, ...]
     """The output that each explanation is about."""
@@ -67,38 +69,38 @@ class Summary:
         return len(self.matrix)
 
     @property
-    def filled(self) -> NDArray[np.float64]:
+    def filled(self) -> Floats:
         """`matrix` with 0 where a player did not play."""
         return np.nan_to_num(self.matrix, nan=0.0)
 
     @property
-    def count(self) -> NDArray[np.int64]:
+    def count(self) -> Ids:
         """In how many explanations each player played."""
         return (~np.isnan(self.matrix)).sum(0)
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Floats:
         """Mean signed credit."""
         return np.asarray(self.filled.mean(0))
 
     @property
-    def mean_absolute(self) -> NDArray[np.float64]:
+    def mean_absolute(self) -> Floats:
         """Mean absolute credit: global importance."""
         return np.asarray(np.abs(self.filled).mean(0))
 
     @property
-    def std(self) -> NDArray[np.float64]:
+    def std(self) -> Floats:
         """Standard deviation of the signed credit over explanations (n - 1; 0 for a single one)."""
         if self.explanations < 2:
             return np.zeros(len(self.keys))
         return np.asarray(self.filled.std(0, ddof=1))
 
-    def interval(self, z: float = 1.96) -> NDArray[np.float64]:
+    def interval(self, z: float = 1.96) -> Floats:
         """mean +- z std / sqrt(n), [2, players]: 95 % of the mean by default."""
         half = z * self.std / np.sqrt(self.explanations)
         return np.stack([self.mean - half, self.mean + half])
 
-    def quantiles(self, at: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> NDArray[np.float64]:
+    def quantiles(self, at: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> Floats:
         """Quantiles of the signed credit over explanations, [len(at), players]."""
         return np.asarray(np.quantile(self.filled, at, axis=0))
 
@@ -109,19 +111,9 @@ class Summary:
         if by not in ("absolute", "value"):
             raise InputError(f"by must be 'absolute' or 'value', got {by!r}")
         score = self.mean_absolute if by == "absolute" else self.mean
-        low, high = self.interval()
-        mean, absolute, std, count = self.mean, self.mean_absolute, self.std, self.count
+        columns = (self.mean, self.mean_absolute, self.std, *self.interval(), self.count)
         return [
-            Line(
-                self.keys[i],
-                self.names[i],
-                mean=float(mean[i]),
-                mean_absolute=float(absolute[i]),
-                std=float(std[i]),
-                low=float(low[i]),
-                high=float(high[i]),
-                count=int(count[i]),
-            )
+            Line(self.keys[i], self.names[i], *(column[i].item() for column in columns))
             for i in np.argsort(-score, kind="stable")[:k].tolist()
         ]
 
@@ -142,9 +134,8 @@ class Summary:
             for line in self.top(20)
         ]
         hidden = len(self.keys) - len(rows)
-        caption = f"{self.explanations} explanations" + (
-            f", {hidden} more players" if hidden else ""
-        )
+        caption = f"{self.explanations} explanations"
+        caption += f", {hidden} more players" if hidden else ""
         columns = ("player", "importance", "mean credit", "95 % interval", "played")
         return html_table(caption, columns, rows)
 
@@ -169,19 +160,17 @@ def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = F
     "these nodes carry 85 % of what there is to explain" can be read off.
     """
 
-    def credit(explanation: Explanation) -> dict[Key, tuple[str, float]]:
+    def credit(explanation: Explanation) -> Credits:
         named = _named(explanation, "node")
         if by is not None:
-            label, sums = _labels(explanation, by), dict[Key, tuple[str, float]]()
+            label, sums = _labels(explanation, by), Credits()
             for node, (key, (_, value)) in zip(
                 explanation.node_ids.tolist(), named.items(), strict=True
             ):
                 role, name = label(node, key)
                 sums[role] = (name, sums.get(role, (name, 0.0))[1] + value)
             named = sums
-        if not share:
-            return named
-        gap = explanation.prediction - explanation.base
+        gap = explanation.prediction - explanation.base if share else 1.0
         if abs(gap) < 1e-9:
             raise InputError(
                 f"a share needs something to be shared, but the prediction of {explanation.title} "
@@ -208,25 +197,23 @@ def by_class(
     return {target: of(parts[target]) for target in sorted(parts)}
 
 
-def _named(explanation: Explanation, kind: PlayerKind) -> dict[Key, tuple[str, float]]:
+def _named(explanation: Explanation, kind: PlayerKind) -> Credits:
     """Players by key; a group of players goes by its name, which is the same everywhere."""
     credit = explanation.credit_by_kind[kind]
-    by_id = credit.default_names(kind)
+    by_id, values = credit.default_names(kind), credit.values[explanation.row].tolist()
+    ids = credit.keys()
+    keys: list[Any] = ids if kind == "edge" else [key for (key,) in ids]
     return {
-        name if name != unnamed else (ids[0], ids[1]) if kind == "edge" else ids[0]: (name, value)
-        for ids, unnamed, name, value in zip(
-            credit.keys(),
-            by_id,
-            credit.names or by_id,
-            credit.values[explanation.row].tolist(),
-            strict=True,
+        key if name == unnamed else name: (name, value)
+        for key, unnamed, name, value in zip(
+            keys, by_id, credit.names or by_id, values, strict=True
         )
     }
 
 
 def _labels(explanation: Explanation, by: By) -> Callable[[int, Key], tuple[Key, str]]:
     """The role of a node in words, by its id or, where `by` has names, by its name."""
-    field, types = explanation.field, explanation.types
+    field = explanation.field
     if isinstance(by, str):
         if by not in ("class", "hops"):
             raise InputError(f'by must be "class", "hops" or the role of each node, got {by!r}')
@@ -245,8 +232,8 @@ def _labels(explanation: Explanation, by: By) -> Callable[[int, Key], tuple[Key,
         if key not in role_of:
             raise InputError(f"by must give the role of every node that plays, got none for {name}")
         role = role_of[key]
-        if by == "class" and types is not None and not types.flat:
-            role = types.node_types[role]
+        if by == "class" and explanation.hetero is not None:
+            role = explanation.hetero.node_types[role]
         return role, role if isinstance(role, str) else f"{word} {role}"
 
     return label
@@ -254,25 +241,24 @@ def _labels(explanation: Explanation, by: By) -> Callable[[int, Key], tuple[Key,
 
 def _summary(
     explanations: Iterable[Explanation],
-    credit: Callable[[Explanation], dict[Key, tuple[str, float]]],
+    credit: Callable[[Explanation], Credits],
 ) -> Summary:
-    rows: list[dict[Key, tuple[str, float]]] = []
-    outputs = []
-    names: dict[Key, str] = {}
+    rows, outputs = [], []
     for explanation in explanations:
         rows.append(credit(explanation))
         outputs.append(explanation.target)
-        names.update({key: name for key, (name, _) in rows[-1].items()})
     if not rows:
         raise InputError("expected at least one explanation, got none")
+    names = {key: name for row in rows for key, (name, _) in row.items()}
     # Ids in order, then named groups.
     keys = sorted(names, key=lambda key: (isinstance(key, str), isinstance(key, tuple), key))
-    position = {key: i for i, key in enumerate(keys)}
-    matrix = np.full((len(rows), len(keys)), np.nan)
-    for i, row in enumerate(rows):
-        for key, (_, value) in row.items():
-            matrix[i, position[key]] = value
-    return Summary(tuple(keys), tuple(names[key] for key in keys), matrix, tuple(outputs))
+    matrix = np.array([[row.get(key, ("", np.nan))[1] for key in keys] for row in rows])
+    return Summary(
+        tuple(keys),
+        tuple(names[key] for key in keys),
+        matrix.reshape(len(rows), len(keys)),
+        tuple(outputs),
+    )
 
 
 # --- many explanations as one object -------------------------------------------------------

@@ -6,12 +6,13 @@ Shared by plots and HTML reports; needs neither matplotlib nor a browser.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.ranking import listed
 from graphsvx.utils.printable import one_line
 
 
@@ -74,50 +75,46 @@ class GraphDrawing:
 
 def drawing_of(explanation: Explanation) -> GraphDrawing:
     """The receptive field of an explanation, with the credit of its target output."""
-    field = explanation.field
-    ids_of_players = explanation.node_ids.tolist()
-    values = dict(zip(ids_of_players, explanation.node_values.tolist(), strict=True))
-    errors = dict(zip(values, explanation.node_errors.tolist(), strict=True))
-    types = explanation.types
-    lines = map(one_line, explanation.node_credit.names or ())
-    names = dict(zip(values, lines, strict=False))
-    if types is not None and field.names is None:
-        labels = map(one_line, types.labels)
-        names = {**dict(zip(explanation.field.ids.tolist(), labels, strict=True)), **names}
-    if field.names is not None:
-        names = dict(zip(field.ids.tolist(), map(one_line, field.names), strict=True)) | names
-    ids, hops = field.ids.tolist(), field.hops.tolist()
+    field, types = explanation.field, explanation.hetero
+    players = {entry.key[0]: entry for entry in listed(explanation, "nodes")}
+    labels = dict(explanation.node_labels)
+    if explanation.node_credit.names is not None:
+        labels |= {node: entry.name for node, entry in players.items()}
+    ids = field.ids.tolist()
     classes = [None] * len(ids) if field.classes is None else field.classes.tolist()
     dots = tuple(
         Dot(
             id=node,
-            label=str(names.get(node, node)),
+            label=one_line(labels.get(node, str(node))),
             hop=hop,
             category=category,
-            credit=values.get(node, 0.0),
-            error=errors.get(node, 0.0),
-            plays=node in values,
+            credit=players[node].credit if node in players else 0.0,
+            error=players[node].error if node in players else 0.0,
+            plays=node in players,
             centre=node in explanation.centres,
-            shape=0 if types is None or types.flat else types.type_of(node),
+            shape=0 if types is None else types.type_of(node),
         )
-        for node, hop, category in zip(ids, hops, classes, strict=True)
+        for node, hop, category in zip(ids, field.hops.tolist(), classes, strict=True)
     )
     return GraphDrawing(dots, _lines(explanation, {node: i for i, node in enumerate(ids)}))
 
 
 def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Stroke, ...]:
-    directed = {
-        (position[u], position[v])
-        for u, v in explanation.field.edge_index.t().tolist()
-        if u in position and v in position and u != v
-    }
+    def inside(pairs: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+        """Pairs of nodes that are both drawn, by their positions."""
+        return [
+            (position[u], position[v])
+            for u, v in pairs
+            if u in position and v in position and u != v
+        ]
+
+    directed = {*inside(explanation.field.edge_index.t().tolist())}
     credit: dict[tuple[int, int], float] = {}
-    for (u, v), value in _edge_credit(explanation):
-        if u in position and v in position and u != v:
-            pair = _ordered(position[u], position[v])
+    for ends, value in _edge_credit(explanation):
+        for a, b in inside([ends]):
+            pair = (min(a, b), max(a, b))
             credit[pair] = credit.get(pair, 0.0) + value
-            directed.add((position[u], position[v]))
-    pairs = sorted({_ordered(a, b) for a, b in directed})
+            directed.add((a, b))
     # Edges that exist in both directions are drawn without arrows.
     return tuple(
         Stroke(
@@ -126,26 +123,39 @@ def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Stroke, 
             plays=(a, b) in credit,
             one_way=((a, b) in directed) != ((b, a) in directed) and not credit,
         )
-        for a, b in pairs
+        for a, b in sorted({(min(pair), max(pair)) for pair in directed})
     )
 
 
-def _edge_credit(explanation: Explanation) -> list[tuple[tuple[int, int], float]]:
+def _edge_credit(explanation: Explanation) -> list[tuple[tuple[int, ...], float]]:
     """Credit to draw on edges; each edge of a relation or meta-path shows that of its player."""
-    if explanation.types is None or explanation.groups is None or not explanation.groups.edges:
-        return list(explanation.credit_by_ends().items())
-    credit = dict(
-        zip(explanation.edge_credit.names or (), explanation.edge_values.tolist(), strict=True)
-    )
+    credit, groups = explanation.edge_credit, explanation.groups
+    values = explanation.edge_values.tolist()
+    if explanation.types is None or groups is None or not groups.edges:
+        return list(zip(credit.keys(), values, strict=True))
+    by_name = dict(zip(credit.names or (), values, strict=True))
     return [
-        (_ordered(*ends), credit[name])
-        for name, members in explanation.groups.edges.items()
-        for ends in {_ordered(*ends) for ends in members}
+        (ends, by_name[name])
+        for name, members in groups.edges.items()
+        for ends in {(min(ends), max(ends)) for ends in members}
     ]
 
 
-def _ordered(a: int, b: int) -> tuple[int, int]:
-    return (a, b) if a < b else (b, a)
+def dots_of(explanation: Explanation, drawing: GraphDrawing) -> dict[int, int]:
+    """The dots of players that are drawn individually, by their position among all players."""
+    if explanation.node_groups:
+        return {}
+    dot_of = {dot.id: i for i, dot in enumerate(drawing.dots) if dot.count == 1}
+    nodes = enumerate(explanation.node_ids.tolist(), start=explanation.feature_credit.players)
+    return {position: dot_of[node] for position, node in nodes if node in dot_of}
+
+
+def category_name(explanation: Explanation, category: int) -> str:
+    """The node type or class of dots; `class_names` are those of nodes where they have classes."""
+    if explanation.hetero is not None:
+        return one_line(explanation.hetero.node_types[category])
+    classified = explanation.kind in ("node", "nodes")
+    return explanation.class_name(category) if classified else f"type {category}"
 
 
 def important(drawing: GraphDrawing, top: int | None = None) -> frozenset[int]:
@@ -238,18 +248,20 @@ def _bubble(group: Sequence[Dot]) -> Dot:
 
 def _single_dots(drawing: GraphDrawing, most: int) -> set[int]:
     """Positions of the dots to draw individually, at most `most`."""
-    neighbours = drawing.neighbours()
     centres = [i for i, dot in enumerate(drawing.dots) if dot.centre]
     single = set(centres[:most])
     strength = [abs(dot.credit) for dot in drawing.dots]
     for line in drawing.lines:
         strength[line.a] += abs(line.credit)
         strength[line.b] += abs(line.credit)
-    parent = _parents(neighbours, centres, strength)
     ranked = sorted(range(len(drawing.dots)), key=lambda i: (-strength[i], i))
+    rank = {i: place for place, i in enumerate(ranked)}
+    # A tree of shortest paths from the explained dots, along the most credit.
+    neighbours = [sorted(adjacent, key=rank.__getitem__) for adjacent in drawing.neighbours()]
+    tree = breadth_first(neighbours, sorted(centres, key=lambda i: -strength[i]))
+    parent = {dot: before for dot, before, _ in tree}
     for i in ranked:
-        path = {i}
-        step = parent[i]
+        path, step = {i}, parent.get(i)
         while step is not None and step not in single:
             path.add(step)
             step = parent[step]
@@ -260,48 +272,29 @@ def _single_dots(drawing: GraphDrawing, most: int) -> set[int]:
     return single or {ranked[0]}
 
 
-def _parents(
-    neighbours: list[list[int]], centres: Sequence[int], strength: Sequence[float]
-) -> list[int | None]:
-    """Breadth-first tree from the centres: each dot's parent, preferring the most credit."""
-    parent: list[int | None] = [None] * len(neighbours)
-    seen = set(centres)
-    queue = deque(sorted(centres, key=lambda i: -strength[i]))
-    while queue:
-        dot = queue.popleft()
-        for neighbour in sorted(neighbours[dot], key=lambda i: (-strength[i], i)):
-            if neighbour not in seen:
-                seen.add(neighbour)
-                parent[neighbour] = dot
-                queue.append(neighbour)
-    return parent
-
-
 def _anchors(drawing: GraphDrawing, single: set[int], bubbles: int) -> dict[int, int]:
     """For every merged dot, the single dot whose bubble it joins."""
     neighbours = drawing.neighbours()
-    nearest_single = _nearest(neighbours, sorted(single))
-    count: dict[int, int] = {}
-    for i in set(range(len(neighbours))) - single:
-        anchor = nearest_single.get(i)
-        if anchor is not None:
-            count[anchor] = count.get(anchor, 0) + 1
+    merged = [i for i in range(len(neighbours)) if i not in single]
+    nearest = {dot: source for dot, _, source in breadth_first(neighbours, sorted(single))}
+    count = Counter(nearest[i] for i in merged if i in nearest)
     largest = sorted(count, key=lambda anchor: (-count[anchor], anchor))[:bubbles]
     fallback = largest[0] if largest else min(single)
-    nearest_anchor = _nearest(neighbours, sorted(largest))
-    return {
-        i: nearest_anchor.get(i, fallback) for i in range(len(neighbours)) if i not in single
-    }  # unreachable dots join the largest bubble
+    nearest = {dot: source for dot, _, source in breadth_first(neighbours, sorted(largest))}
+    # Dots that cannot be reached join the largest bubble.
+    return {i: nearest.get(i, fallback) for i in merged}
 
 
-def _nearest(neighbours: list[list[int]], sources: Sequence[int]) -> dict[int, int]:
-    """The nearest source of every dot that is connected to one (breadth-first search)."""
-    nearest = {source: source for source in sources}
-    queue = deque(sources)
+def breadth_first(
+    neighbours: list[list[int]], sources: Sequence[int]
+) -> Iterator[tuple[int, int | None, int]]:
+    """Breadth-first search: each dot that is reached, the one before it, and its source."""
+    queue: deque[tuple[int, int | None, int]] = deque((dot, None, dot) for dot in sources)
+    seen = set(sources)
     while queue:
-        dot = queue.popleft()
+        dot, before, source = queue.popleft()
+        yield dot, before, source
         for neighbour in neighbours[dot]:
-            if neighbour not in nearest:
-                nearest[neighbour] = nearest[dot]
-                queue.append(neighbour)
-    return nearest
+            if neighbour not in seen:
+                seen.add(neighbour)
+                queue.append((neighbour, dot, source))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Literal
 
@@ -14,7 +13,7 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial.distance import cdist
 
 from graphsvx.errors import InputError
-from graphsvx.views.drawing import GraphDrawing
+from graphsvx.views.drawing import GraphDrawing, breadth_first
 
 Places = NDArray[np.float64]
 Layout = Literal["force", "hops", "molecule"]
@@ -52,7 +51,11 @@ def places(
     if layout == "hops":
         return rings
     crowded = count > CROWD
-    room = np.array([_room(drawing, i, i in bold, crowded) for i in range(count)])
+    space = {True: 0.48, False: 0.24} if crowded else {True: 0.3, False: 0.3}
+    # Radius of the space around each dot that should be free of others.
+    room = np.array(
+        [0.5 if dot.count > 1 else space[i in bold] for i, dot in enumerate(drawing.dots)]
+    )
     best, least = rings, math.inf
     for attempt in range(starts if count <= FEW else 1):
         start = rings if attempt == 0 else rings + rng.normal(0, 0.8, rings.shape)
@@ -89,70 +92,39 @@ def _crossing_penalty(drawing: GraphDrawing, places: Places) -> float:
     return crossings + 2.0 * float(np.maximum(0.0, 1 - off / 0.3).sum())
 
 
-def _room(drawing: GraphDrawing, i: int, bold: bool, crowded: bool) -> float:
-    """Radius of the space that should be free of other dots."""
-    if drawing.dots[i].count > 1:
-        return 0.5
-    if not crowded:
-        return 0.3
-    return 0.48 if bold else 0.24
-
-
-def _roots(drawing: GraphDrawing) -> list[int]:
-    """Centres of the rings: the explained dots, else the dot of highest degree."""
-    centres = [i for i, dot in enumerate(drawing.dots) if dot.centre]
-    if centres:
-        return centres
-    neighbours = drawing.neighbours()
-    return [max(range(len(neighbours)), key=lambda i: (len(neighbours[i]), -i))]
-
-
 def _rings(drawing: GraphDrawing, rng: np.random.Generator) -> Places:
     """Radial tree layout: the angle of every subtree is proportional to its number of leaves."""
-    neighbours = drawing.neighbours()
-    roots = _roots(drawing)
-    children: dict[int, list[int]] = {i: [] for i in range(len(neighbours))}
-    depth = dict.fromkeys(roots, 0)
-    order: list[int] = list(roots)
-    queue = deque(roots)
-    unreached = deque(i for i in range(len(neighbours)) if i not in depth)
-    while queue or unreached:
-        if not queue:  # another component: attach it on the outermost ring
-            i = unreached.popleft()
-            if i in depth:
-                continue
-            depth[i] = max(depth.values()) + 1
-            children[roots[0]].append(i)
-            order.append(i)
-            queue.append(i)
-        dot = queue.popleft()
-        for neighbour in sorted(neighbours[dot]):
-            if neighbour not in depth:
-                depth[neighbour] = depth[dot] + 1
-                children[dot].append(neighbour)
-                order.append(neighbour)
-                queue.append(neighbour)
-    leaves = [1.0] * len(neighbours)
-    for i in reversed(order):
-        if children[i]:
-            leaves[i] = sum(leaves[child] for child in children[i])
-    angle = np.zeros(len(neighbours))
-    slices: list[tuple[int, float, float]] = []
-    start = float(rng.uniform(0, 2 * math.pi))
-    total_leaves = sum(leaves[root] for root in roots)
-    for root in roots:
-        width = 2 * math.pi * leaves[root] / total_leaves
-        slices.append((root, start, width))
-        start += width
-    while slices:
-        dot, begin, width = slices.pop()
-        angle[dot] = begin + width / 2
+    neighbours = [sorted(adjacent) for adjacent in drawing.neighbours()]
+    count = len(neighbours)
+    roots = [i for i, dot in enumerate(drawing.dots) if dot.centre]
+    if not roots:
+        roots = [max(range(count), key=lambda i: (len(neighbours[i]), -i))]
+    children: list[list[int]] = [[] for _ in neighbours]
+    depth: dict[int, int] = {}  # in the order in which dots are reached
+    for sources in (roots, *([i] for i in range(count))):
+        if sources[0] in depth:
+            continue
+        if depth:  # another component: attach it on the outermost ring
+            children[roots[0]].append(sources[0])
+        outermost = max(depth.values(), default=-1) + 1
+        for dot, before, _ in breadth_first(neighbours, sources):
+            depth[dot] = outermost if before is None else depth[before] + 1
+            if before is not None:
+                children[before].append(dot)
+    leaves = np.ones(count)
+    for dot in reversed(depth):
+        if children[dot]:
+            leaves[dot] = sum(leaves[child] for child in children[dot])
+    begin, width = np.zeros(count), np.zeros(count)
+    width[roots] = 2 * math.pi * leaves[roots] / leaves[roots].sum()
+    begin[roots] = float(rng.uniform(0, 2 * math.pi)) + np.cumsum(width[roots]) - width[roots]
+    for dot in depth:
+        start = begin[dot]
         for child in children[dot]:
-            part = width * leaves[child] / leaves[dot]
-            slices.append((child, begin, part))
-            begin += part
-    depths = np.array([depth[i] for i in range(len(neighbours))])
-    return _on_rings(angle, depths, len(roots) == 1)
+            begin[child], width[child] = start, width[dot] * leaves[child] / leaves[dot]
+            start += width[child]
+    depths = np.array([depth[i] for i in range(count)])
+    return _on_rings(begin + width / 2, depths, len(roots) == 1)
 
 
 def _on_rings(angle: NDArray[np.float64], depth: NDArray[np.int64], one_root: bool) -> Places:
@@ -174,37 +146,28 @@ def _on_rings(angle: NDArray[np.float64], depth: NDArray[np.int64], one_root: bo
     return out
 
 
-def _distances(drawing: GraphDrawing, bold: Collection[int]) -> Places:
-    count = len(drawing.dots)
-    rows = [line.a for line in drawing.lines]
-    columns = [line.b for line in drawing.lines]
-    long = [2.0 if line.a in bold and line.b in bold else 1.0 for line in drawing.lines]
-    edges = csr_matrix((long, (rows, columns)), shape=(count, count))
-    distance = np.asarray(shortest_path(edges, directed=False))
-    reachable = np.isfinite(distance)
-    distance[~reachable] = distance[reachable].max() + 1.0
-    return distance
-
-
 def _stress(
     drawing: GraphDrawing, start: Places, bold: Collection[int], rounds: int = 120
 ) -> Places:
     """Stress majorisation: minimise sum over pairs of (|p_i - p_j| - d_ij)^2 / d_ij^2."""
-    distance = _distances(drawing, bold)
+    count, lines = len(drawing.dots), drawing.lines
+    long = [2.0 if line.a in bold and line.b in bold else 1.0 for line in lines]
+    ends = ([line.a for line in lines], [line.b for line in lines])
+    edges = csr_matrix((long, ends), shape=(count, count))
+    distance = np.asarray(shortest_path(edges, directed=False))
+    reachable = np.isfinite(distance)
+    distance[~reachable] = distance[reachable].max() + 1.0
     np.fill_diagonal(distance, 1.0)
     weight = distance**-2.0
     np.fill_diagonal(weight, 0.0)
     np.fill_diagonal(distance, 0.0)
-    laplacian = np.diag(weight.sum(1)) - weight
-    inverse = np.linalg.pinv(laplacian)
+    inverse = np.linalg.pinv(np.diag(weight.sum(1)) - weight)
     now = start - start.mean(0)
     for _ in range(rounds):
         gap = cdist(now, now)
         pull = np.divide(weight * distance, gap, out=np.zeros_like(gap), where=gap > 1e-9)
-        step = inverse @ (pull.sum(1)[:, None] * now - pull @ now)
-        moved = float(np.abs(step - now).max())
-        now = step
-        if moved < 1e-4:
+        before, now = now, inverse @ (pull.sum(1)[:, None] * now - pull @ now)
+        if float(np.abs(now - before).max()) < 1e-4:
             break
     return now
 
@@ -280,6 +243,6 @@ def nearest_gap(places: Places, default: float = 1.0) -> float:
     """The 10 % quantile of the distances from each dot to its nearest other dot."""
     if len(places) < 2:
         return default
-    gap = np.linalg.norm(places[:, None] - places[None], axis=2)
+    gap = cdist(places, places)
     np.fill_diagonal(gap, np.inf)
     return float(np.quantile(gap.min(1), 0.1)) or default

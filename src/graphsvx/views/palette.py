@@ -12,6 +12,8 @@ NEUTRAL = "#F4F3F0"
 INK = "#1F2430"
 GREY = "#8A8F99"
 PALE = "#D4D7DC"
+EDGE = "#6B7280"
+"""Around dots."""
 
 CLASSES = (
     "#E69F00",

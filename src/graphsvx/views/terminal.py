@@ -24,6 +24,7 @@ from graphsvx.results.ranking import (
     folds,
     leading,
     leading_cells,
+    leading_pairs,
     scale_of,
     signed,
     unsure_note,
@@ -77,16 +78,17 @@ def table(explanation: Explanation, top: int = 10) -> Table:
     top = checked(top, Annotated[int, Range(0)], "top")
     if explanation.kind == "model":
         return _generated_graph(explanation)
-    ranked = entries(explanation)
-    groups = folds(explanation)
+    ranked, groups = entries(explanation), folds(explanation)
+    credits = [abs(entry.credit) for entry in ranked] + [abs(group.credit) for group in groups]
     shown, rest = leading(ranked, top) if any(entry.sure for entry in ranked) else ([], ranked)
-    field = explanation.field
+    lines = [f"{equation(explanation)} ({scale_of(explanation)})"]
+    lines += [answer.line() for answer in explanation.answers]
     rows = _Rows(
-        _frame(explanation, _caption(explanation)),
-        hops=field.distances,
+        _frame(explanation, *lines),
+        hops=explanation.field.distances,
         with_hops=explanation.kind == "node" and any(entry.kind == "node" for entry in shown),
         estimated=any(math.isfinite(entry.error) and entry.error > 0 for entry in ranked),
-        largest=max([abs(g.credit) for g in groups] + [abs(e.credit) for e in ranked], default=0.0),
+        largest=max(credits, default=0.0),
     )
     rows.head(44 if groups else 36)
     for group in groups:
@@ -95,15 +97,15 @@ def table(explanation: Explanation, top: int = 10) -> Table:
         rows.add_players(shown, rest)
     if explanation.interactions is not None:
         rows.out.add_section()
-        for pair in [pair for pair in explanation.together() if pair.sure][:3]:
+        for pair in leading_pairs(explanation)[:3]:
             rows.add(f"{' and '.join(pair.players)} together", pair.value, pair.error)
         left_out = explanation.interactions.left_out
         if left_out:
             rows.out.add_row(Text(f"pairs of {left_out} players left out", style=QUIET))
     if explanation.cells is not None:
         rows.out.add_section()
-        for cell in leading_cells(explanation, 5):
-            rows.add(cell_name(explanation, cell), cell.value, cell.error)
+    for cell in leading_cells(explanation, 5):
+        rows.add(cell_name(explanation, cell), cell.value, cell.error)
     return rows.out
 
 
@@ -149,22 +151,22 @@ class _Rows:
     def add_group(self, group: Fold, shown: list[Entry]) -> None:
         """Add a row for the group, and below it rows for those of its players that are shown."""
         members = [entry for entry in group.entries if entry in shown]
-        if members and len(group.entries) == 1:
-            self.add_players(members, [])
-            return
         rest = [entry for entry in group.entries if entry not in members]
-        name = group.name if members else group.name + unsure_note(rest)
-        self.add(name, group.credit, group.error, "" if group.sure else QUIET)
+        if not members or len(group.entries) > 1:
+            name = group.name if members else group.name + unsure_note(rest)
+            self.add(name, group.credit, group.error, "" if group.sure else QUIET)
         if members:
-            self.add_players(members, rest, "  ")
+            self.add_players(members, rest, "  " if len(group.entries) > 1 else "")
 
 
-def _frame(explanation: Explanation, caption: str) -> Table:
+def _frame(explanation: Explanation, *caption: str) -> Table:
+    """A table with the title above, and below it these lines and the certificate."""
     warning = explanation.certificate.no_influence
     first_line = "" if warning is None else f"{one_line(warning)}\n"
+    lines = map(one_line, [*caption, explanation.certificate.line()])
     return Table(
         title=Text.assemble((first_line, "bold red"), (explanation.title, "bold")),
-        caption=Text("\n".join(map(one_line, caption.splitlines())), style=QUIET),
+        caption=Text("\n".join(lines), style=QUIET),
         box=box.SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
@@ -175,23 +177,18 @@ def _frame(explanation: Explanation, caption: str) -> Table:
 def _generated_graph(explanation: Explanation) -> Table:
     """Adjacency list of a model-level explanation, which is a generated graph without credit."""
     field = explanation.field
-    neighbours: dict[int, list[str]] = {int(node): [] for node in field.ids}
+    neighbours: dict[int, list[str]] = {node: [] for node in field.ids.tolist()}
     for source, target in field.edge_index.t().tolist():
         neighbours[source].append(str(target))
     score = decimal(explanation.prediction, 4)
-    lines = (
-        f"the model gives this graph {score} ({scale_of(explanation)})",
-        explanation.certificate.line(),
-    )
-    out = _frame(explanation, "\n".join(lines))
-    kinds = None if field.classes is None else field.classes.tolist()
-    out.add_column("node", justify="right")
-    if kinds is not None:
-        out.add_column("kind", justify="right")
-    out.add_column("joined to")
-    for i, (node, others) in enumerate(neighbours.items()):
-        kind = [] if kinds is None else [str(kinds[i])]
-        out.add_row(str(node), *kind, ", ".join(others))
+    out = _frame(explanation, f"the model gives this graph {score} ({scale_of(explanation)})")
+    columns = {"node": map(str, neighbours), "joined to": map(", ".join, neighbours.values())}
+    if field.classes is not None:
+        columns = {"node": columns["node"], "kind": map(str, field.classes.tolist()), **columns}
+    for name in columns:
+        out.add_column(name, justify="left" if name == "joined to" else "right")
+    for row in zip(*columns.values(), strict=False):
+        out.add_row(*row)
     return out
 
 
@@ -199,12 +196,6 @@ def _error(error: float) -> str:
     if math.isnan(error):
         return "–"
     return f"± {error:.4f}" if error >= 5e-5 else "± 0" if error == 0 else f"± {error:.0e}"
-
-
-def _caption(explanation: Explanation) -> str:
-    lines = [f"{equation(explanation)} ({scale_of(explanation)})"]
-    lines += [answer.line() for answer in explanation.answers]
-    return "\n".join([*lines, explanation.certificate.line()])
 
 
 def printed(explanation: Explanation, width: int = 100) -> str:

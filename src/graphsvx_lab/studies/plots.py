@@ -46,11 +46,11 @@ def dots(
                 ax.plot(middle, y, "o", color=colour, ms=5)
             if paper and (measure, name, row) in paper:
                 ax.plot(paper[measure, name, row], y, "D", mfc="none", mec=INKS[7], ms=6)
-        canvas.quiet(ax, "x")
-        canvas.plain_ticks(ax, "y", [float(y) for y in range(len(rows))], rows[::-1])
+        canvas.axes(ax, grid="x")
+        canvas.names(ax, rows[::-1], most=1000)
         ax.set_ylim(-0.6, len(rows) - 0.4)
         ax.set(xscale="log" if measure in log else "linear")
-        ax.set_xlabel(measure, fontsize=canvas.SMALL)
+        canvas.label(ax, measure)
     return figure
 
 
@@ -79,13 +79,13 @@ def curves(
                     linestyle=STYLES[i % 4], label=label)  # fmt: skip
         for x, y in ((paper or {}).get((measure, name)) or {}).items():
             ax.plot(x, y, "D", mfc="none", mec=INKS[7], ms=6)
-        canvas.quiet(ax, "both")
+        canvas.axes(ax, grid="both")
         ax.set(
             xscale="log" if x_label in log else "linear",
             yscale="log" if measure in log else "linear",
         )
-        ax.set_xlabel(x_label, fontsize=canvas.SMALL)
-        ax.set_ylabel(measure, fontsize=canvas.SMALL)
+        canvas.label(ax, x_label)
+        canvas.label(ax, measure, "y")
         ax.label_outer()
     return _with_legend(figure, axes)
 
@@ -128,7 +128,7 @@ def _panels(
         above, titles = titles, [name for _, name in row]
         for ax, (measure, name) in zip(line, row, strict=False):
             if titles != above:
-                canvas.heading(ax, fill(name, int(10 * width)))
+                canvas.axes(ax, title=fill(name, int(10 * width)))
             panels[measure, name] = ax, lines[measure][name]
     for (measure, name), (ax, _) in panels.items():
         first = next(panel for panel in panels if panel[0] == measure)

@@ -47,13 +47,13 @@ def render(
     style = _part("page.css")
     scripts = "\n".join(map(_script, SCRIPTS))
     script = "(async () => {\n'use strict';\n" + scripts + "})();\n"
-    if len(listed) > MANY:
-        records = [
-            page_data(explanation, data, _quick_plan(explanation), FEW_ROWS)
-            for explanation in listed
-        ]
-    else:
-        records = [page_data(explanation, data) for explanation in listed]
+    many = len(listed) > MANY
+    records = [
+        page_data(explanation, data, _quick_plan(explanation), FEW_ROWS)
+        if many
+        else page_data(explanation, data)
+        for explanation in listed
+    ]
     text = _safe_json({"title": title, "explanations": records})
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
@@ -65,8 +65,8 @@ def render(
         "style": style,
         "script": script,
         "body": "embedded" if embedded else "page",
-        "type": "text/plain" if len(listed) > MANY else "application/json",
-        "data": _compressed(text) if len(listed) > MANY else text,
+        "type": "text/plain" if many else "application/json",
+        "data": _compressed(text) if many else text,
         "plain": "".join(_without_script(explanation) for explanation in listed[:MANY]),
     }
     # A single pass, so that placeholders inside inserted text are not replaced.

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.results.credit import Credit, PlayerKind
+from graphsvx.results.certificate import Certificate
+from graphsvx.results.credit import PlayerKind
 from graphsvx.results.describe import adds_up, describe
-from graphsvx.results.details import GraphTypes
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.ranking import Fold, cell_table, folds, scale_of
+from graphsvx.results.ranking import Fold, cell_table, folds, leading_pairs, scale_of
 from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
 from graphsvx.views import layout, palette
@@ -32,7 +32,12 @@ MOST_COLUMNS = 10
 MOST_MEMBERS = 60
 """Nodes of a bubble that are listed when it is selected."""
 MOST_FEATURES = 6
-GAME_COLUMNS = ("name", "players", "budget", "calls", "coalitions", "mask")
+MOST_PAIRS = 400
+"""Pairs of nodes that light up."""
+MOST_TOGETHER = 12
+"""Pairs of players in the table."""
+PLAYERS: tuple[PlayerKind, ...] = ("node", "feature", "edge")
+GAME_COLUMNS = ("name", "players", "budget", "calls", "coalitions", "mask", "status")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +50,7 @@ class Plan:
 
 def plan_of(explanation: Explanation, starts: int = layout.STARTS) -> Plan:
     """The layout of an explanation's graph, for all its outputs."""
-    by_output = _drawings(explanation)
+    by_output = [drawings.drawing_of(view) for view in _views(explanation)]
     strongest = _strongest(by_output)
     grouping = drawings.find_groups(strongest, MOST_DOTS)
     first = drawings.with_groups(by_output[explanation.row], grouping)
@@ -66,20 +71,20 @@ def page_data(
     they are. `most_rows`: players in a table; the others are summed in a last row.
     `feature_names`: of all columns of `data.x`; those that play have theirs in the explanation.
     """
-    views = [explanation.for_target(output) for output in explanation.outputs]
+    views = _views(explanation)
     return {
         "kind": explanation.kind,
-        "typed": explanation.types is not None and not explanation.types.flat,
+        "typed": explanation.hetero is not None,
         "method": explanation.method,
         "meaning": explanation.meaning,
         "scale": scale_of(explanation),
         "target_row": explanation.row,
         "outputs": [_output(view) for view in views],
-        "graph": _graph(explanation, data, plan, most_rows, feature_names),
-        "tables": _tables(views, explanation, most_rows),
+        "graph": _graph(views, explanation, data, plan, most_rows, feature_names),
+        "tables": _tables(views, most_rows),
         "cells": _cells(views) if explanation.cells is not None else None,
-        "together": together_rows(views),
-        "certificate": _certificate(explanation),
+        "together": _together(views),
+        "certificate": _certificate(explanation.certificate),
     }
 
 
@@ -97,12 +102,13 @@ def _output(view: Explanation) -> dict[str, Any]:
     }
 
 
-def _drawings(explanation: Explanation) -> list[GraphDrawing]:
-    """The drawing of every output."""
-    return [drawings.drawing_of(explanation.for_target(output)) for output in explanation.outputs]
+def _views(explanation: Explanation) -> list[Explanation]:
+    """The explanation of every output."""
+    return [explanation.for_target(output) for output in explanation.outputs]
 
 
 def _graph(
+    views: list[Explanation],
     explanation: Explanation,
     data: Any,
     plan: Plan | None,
@@ -112,15 +118,13 @@ def _graph(
     if not len(explanation.field.ids):
         return None
     plan = plan or plan_of(explanation)
-    by_output = _drawings(explanation)
+    by_output = [drawings.drawing_of(view) for view in views]
     shown = [drawings.with_groups(drawing, plan.grouping) for drawing in by_output]
     first = shown[explanation.row]
-    places = plan.places
     rows = None if data is None else _feature_rows(data, explanation)
-    names = explanation.feature_credit.names
-    lines = map(one_line, names or ())
     named = dict(enumerate(map(one_line, feature_names or ())))
-    named |= dict(zip(explanation.feature_ids.tolist(), lines, strict=False))
+    names = map(one_line, explanation.feature_credit.names or ())
+    named |= dict(zip(explanation.feature_ids.tolist(), names, strict=False))
     return {
         "dots": [
             {
@@ -132,43 +136,38 @@ def _graph(
                 "centre": dot.centre,
                 "count": dot.count,
                 "shape": dot.shape,
-                "x": round(float(places[i, 0]), 3),
-                "y": round(float(places[i, 1]), 3),
+                "x": round(float(x), 3),
+                "y": round(float(y), 3),
                 **({} if rows is None else {"features": _largest(rows, dot.id, named)}),
             }
-            for i, dot in enumerate(first.dots)
+            for dot, (x, y) in zip(first.dots, plan.places, strict=True)
         ],
         "lines": [[line.a, line.b, int(line.one_way), int(line.plays)] for line in first.lines],
         "credit": _number([[dot.credit for dot in drawing.dots] for drawing in shown]),
         "error": _number([[dot.error for dot in drawing.dots] for drawing in shown]),
         "lineCredit": _number([[line.credit for line in drawing.lines] for drawing in shown]),
-        "members": _members(by_output, plan.grouping, most_rows),
+        "members": [
+            _members(by_output, group) if most_rows >= MOST_ROWS else []
+            for _, group in plan.grouping.bubbles
+        ],
         "classes": _classes(explanation),
-        **in_sets(explanation, first),
+        **_in_sets(explanation, first),
     }
 
 
-def _members(
-    by_output: list[GraphDrawing], grouping: Grouping, most_rows: int
-) -> list[list[list[Any]]]:
-    """Nodes of each bubble with the most credit: id, label, and credit and error by output."""
-    if most_rows < MOST_ROWS:
-        return [[] for _ in grouping.bubbles]
-    bubbles = []
-    for _, group in grouping.bubbles:
-        order = sorted(group, key=lambda i: -max(abs(d.dots[i].credit) for d in by_output))
-        bubbles.append(
-            [
-                [
-                    by_output[0].dots[i].id,
-                    by_output[0].dots[i].label,
-                    _number([drawing.dots[i].credit for drawing in by_output]),
-                    _number([drawing.dots[i].error for drawing in by_output]),
-                ]
-                for i in order[:MOST_MEMBERS]
-            ]
-        )
-    return bubbles
+def _members(by_output: list[GraphDrawing], group: Sequence[int]) -> list[list[Any]]:
+    """Nodes of a bubble with the most credit: id, label, and credit and error by output."""
+    dots = [[drawing.dots[i] for drawing in by_output] for i in group]
+    dots.sort(key=lambda same: -max(abs(dot.credit) for dot in same))
+    return [
+        [
+            same[0].id,
+            same[0].label,
+            _number([dot.credit for dot in same]),
+            _number([dot.error for dot in same]),
+        ]
+        for same in dots[:MOST_MEMBERS]
+    ]
 
 
 def _strongest(by_output: list[GraphDrawing]) -> GraphDrawing:
@@ -181,19 +180,13 @@ def _strongest(by_output: list[GraphDrawing]) -> GraphDrawing:
 
 
 def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:
-    classes, types = explanation.field.classes, explanation.types
-    if classes is None:
-        return {}
-    outputs = explanation.kind in ("node", "nodes")
-
-    def name(category: int) -> str:
-        if types is not None:
-            return one_line(types.node_types[category])
-        return explanation.class_name(category) if outputs else f"type {category}"
-
+    classes = explanation.field.classes
     return {
-        str(category): {"name": name(category), "colour": palette.of_class(category)}
-        for category in sorted(set(classes.tolist()))
+        str(category): {
+            "name": drawings.category_name(explanation, category),
+            "colour": palette.of_class(category),
+        }
+        for category in ([] if classes is None else sorted(set(classes.tolist())))
     }
 
 
@@ -202,39 +195,35 @@ FeatureRow = tuple[Tensor, int, str]
 
 
 def _feature_rows(data: Any, explanation: Explanation) -> Callable[[int], FeatureRow] | None:
-    """A function from nodes of the field to their features; None if relational data has none."""
-    types = explanation.types
-    if types is not None and not types.flat:
-        return _typed_feature_rows(data, types)
+    """A function from nodes of the field to their features; None if the data has none."""
+    types = explanation.hetero
+    if types is not None:
+        if list(getattr(data, "node_types", ())) != list(types.node_types):
+            raise InputError(f"data must be the explained HeteroData with {list(types.node_types)}")
+
+        def row(number: int) -> FeatureRow:
+            node_type, node = types.node(number)
+            x = data[node_type].get("x")
+            has_columns = isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()
+            first = types.feature_starts[types.node_types.index(node_type)]
+            values = x[node] if has_columns else torch.zeros(0)
+            return values, first, one_line(f"{node_type} feature")
+
+        return row
     x = getattr(data, "x", None)
-    if x is None and not hasattr(data, "edge_index") and types is None:
+    if x is None and not hasattr(data, "edge_index") and explanation.types is None:
         raise InputError(
             f"data must be the explained graph with its node features x, got {type(data).__name__}"
         )
     if not isinstance(x, Tensor) or x.dim() != 2:
         return None  # categories, time series, or no features at all
-    ids = explanation.field.ids
-    if ids.numel() and int(ids.max()) >= len(x):
+    last = int(explanation.field.ids.max())
+    if last >= len(x):
         raise InputError(
-            f"data has {len(x)} nodes, but the explanation has node {int(ids.max())}; "
+            f"data has {len(x)} nodes, but the explanation has node {last}; "
             f"pass the graph that was explained"
         )
     return lambda node: (x[node], 0, "feature")
-
-
-def _typed_feature_rows(data: Any, types: GraphTypes) -> Callable[[int], FeatureRow]:
-    if list(getattr(data, "node_types", ())) != list(types.node_types):
-        raise InputError(f"data must be the explained HeteroData with {list(types.node_types)}")
-
-    def row(number: int) -> FeatureRow:
-        node_type, node = types.node(number)
-        x = data[node_type].get("x")
-        has_columns = isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()
-        values = x[node] if has_columns else torch.zeros(0)
-        first = types.feature_starts[types.node_types.index(node_type)]
-        return values, first, one_line(f"{node_type} feature")
-
-    return row
 
 
 def _largest(
@@ -252,75 +241,29 @@ def _largest(
     ]
 
 
-def _tables(
-    views: list[Explanation], explanation: Explanation, most_rows: int
-) -> list[dict[str, Any]]:
-    field = explanation.field
-    hops = field.distances
-    classes = {} if field.classes is None else dict(zip(hops, field.classes.tolist(), strict=True))
+def _tables(views: list[Explanation], most_rows: int) -> list[dict[str, Any]]:
     tables = [
-        _table(kind, explanation.credit_by_kind[kind], hops, classes, most_rows)
-        for kind in ("node", "feature", "edge")
-        if explanation.credit_by_kind[kind].players
+        _table(kind, views[0], most_rows)
+        for kind in PLAYERS
+        if views[0].credit_by_kind[kind].players
     ]
     if tables and tables[0]["kind"] == "node":
         tables[0]["groups"] = _groups(views, tables[0]["rows"])
     return tables
 
 
-def _groups(views: list[Explanation], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rings or branches of nodes: credit and error by output, and positions of their rows."""
-    by_output = [folds(view, "nodes") for view in views]
-    position = {row["id"]: i for i, row in enumerate(rows)}
-    credit = [{_key(group): group for group in groups} for groups in by_output]
-    return [
-        {
-            "name": group.name,
-            "count": len(group.entries),
-            "credit": _number([named[_key(group)].credit for named in credit]),
-            "error": _number([named[_key(group)].error for named in credit]),
-            "rows": sorted(
-                position[entry.key[0]] for entry in group.entries if entry.key[0] in position
-            ),
-        }
-        for group in (by_output[0] if by_output else [])
-    ]
-
-
-def _key(group: Fold) -> frozenset[tuple[int, ...]]:
-    """The players of a group, which are the same for every output."""
-    return frozenset(entry.key for entry in group.entries)
-
-
-def _cells(views: list[Explanation]) -> list[dict[str, Any]]:
-    """Features of nodes as a matrix, for each output."""
-    tables = [cell_table(view, MOST_COLUMNS) for view in views]
-    return [
-        {
-            "nodes": list(table.nodes),
-            "rows": [one_line(name) for name in table.row_names],
-            "columns": [one_line(name) for name in table.column_names],
-            "largest": _number(table.largest),
-            "credit": _number(table.values.tolist()),
-            "error": _number(table.errors.tolist()),
-        }
-        for table in tables
-    ]
-
-
-def _table(
-    kind: PlayerKind, credit: Credit, hops: dict[int, int], classes: dict[int, int], most_rows: int
-) -> dict[str, Any]:
+def _table(kind: PlayerKind, explanation: Explanation, most_rows: int) -> dict[str, Any]:
+    credit, field = explanation.credit_by_kind[kind], explanation.field
     order = credit.values.abs().amax(0).argsort(descending=True, stable=True)
     shown, rest = order[:most_rows], order[most_rows:]
     ids, names = credit.ids.t().tolist(), credit.labels(kind)
-    rows = []
-    for i in shown.tolist():
-        row: dict[str, Any] = {"id": ids[i], "name": names[i]}
-        if kind == "node":
-            row["hop"] = hops.get(ids[i])
-            row["class"] = classes.get(ids[i])
-        rows.append(row)
+    rows: list[dict[str, Any]] = [{"id": ids[i], "name": names[i]} for i in shown.tolist()]
+    if kind == "node":
+        hops, classes = field.distances, {}
+        if field.classes is not None:
+            classes = dict(zip(hops, field.classes.tolist(), strict=False))
+        for row in rows:
+            row |= {"hop": hops.get(row["id"]), "class": classes.get(row["id"])}
     return {
         "kind": kind,
         "rows": rows,
@@ -333,15 +276,48 @@ def _table(
     }
 
 
-def _certificate(explanation: Explanation) -> dict[str, Any]:
-    certificate = explanation.certificate
+def _groups(views: list[Explanation], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rings or branches of nodes: credit and error by output, and positions of their rows."""
+
+    def players(group: Fold) -> frozenset[tuple[int, ...]]:
+        return frozenset(entry.key for entry in group.entries)
+
+    position = {row["id"]: i for i, row in enumerate(rows)}
+    by_output = [{players(group): group for group in folds(view, "nodes")} for view in views]
+    return [
+        {
+            "name": group.name,
+            "count": len(group.entries),
+            "credit": _number([groups[key].credit for groups in by_output]),
+            "error": _number([groups[key].error for groups in by_output]),
+            "rows": sorted(position[node] for (node,) in key if node in position),
+        }
+        for key, group in by_output[0].items()
+    ]
+
+
+def _cells(views: list[Explanation]) -> list[dict[str, Any]]:
+    """Features of nodes as a matrix, for each output."""
+    return [
+        {
+            "nodes": list(table.nodes),
+            "rows": [one_line(name) for name in table.row_names],
+            "columns": [one_line(name) for name in table.column_names],
+            "largest": _number(table.largest),
+            "credit": _number(table.values.tolist()),
+            "error": _number(table.errors.tolist()),
+        }
+        for table in (cell_table(view, MOST_COLUMNS) for view in views)
+    ]
+
+
+def _certificate(certificate: Certificate) -> dict[str, Any]:
     return {
         "status": certificate.status if certificate.games else "empty",
         "line": certificate.line(),
         "games": [
             {
-                **{name: vars(game)[name] for name in GAME_COLUMNS},
-                "status": game.status,
+                **{name: getattr(game, name) for name in GAME_COLUMNS},
                 "r2": None if game.r2 is None else _number(game.r2),
             }
             for game in certificate.games
@@ -362,16 +338,7 @@ def _number(value: Any) -> Any:
     return float(f"{value:.7g}") if math.isfinite(value) else None
 
 
-# Sets of players on a page: interactions, and the sets that answer a question.
-
-
-MOST_PAIRS = 400
-"""Pairs of nodes that light up."""
-MOST_TOGETHER = 12
-"""Pairs of players in the table."""
-
-
-def together_rows(views: list[Explanation]) -> list[dict[str, Any]] | None:
+def _together(views: list[Explanation]) -> list[dict[str, Any]] | None:
     """The strongest pairs of players for each output; None without interactions.
 
     A pair whose value may be 0 is not named, as in tables and words.
@@ -388,23 +355,20 @@ def together_rows(views: list[Explanation]) -> list[dict[str, Any]] | None:
                     "value": pair.value,
                     "error": _number(pair.error),
                 }
-                for pair in view.together(MOST_TOGETHER)
-                if pair.sure and pair.value
+                for pair in leading_pairs(view, MOST_TOGETHER)
+                if pair.value
             ],
         }
         for view in views
     ]
 
 
-def in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
+def _in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
     """Pairs of dots that interact, with the value for each output, and the sets of answers."""
-    first, ids = explanation.feature_credit.players, explanation.node_ids.tolist()
-    grouped = explanation.groups is not None and bool(explanation.groups.nodes)
-    dot_of = {dot.id: i for i, dot in enumerate(drawing.dots) if dot.count == 1 and not grouped}
+    dot_of = drawings.dots_of(explanation, drawing)
 
     def dots(positions: Iterable[int]) -> list[int]:
-        nodes = [ids[at - first] for at in positions if first <= at < first + len(ids)]
-        return [dot_of[node] for node in nodes if node in dot_of]
+        return [dot_of[position] for position in positions if position in dot_of]
 
     record = explanation.interactions
     pairs: list[list[Any]] = []

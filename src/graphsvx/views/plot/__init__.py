@@ -109,13 +109,12 @@ def figure(explanation: Explanation, *, rows: canvas.Top = 10, **options: Any) -
         A matplotlib figure.
 
     """
-    if not has_graph(explanation):
-        fig = Figure(figsize=(5.4, 3.4), layout="constrained")
-        FigureCanvasAgg(fig)
+    drawn = has_graph(explanation)
+    fig = Figure(figsize=(9.2, 4.0) if drawn else (5.4, 3.4), layout="constrained")
+    FigureCanvasAgg(fig)
+    if not drawn:
         bars(explanation, fig.add_subplot(), top=rows)
         return fig
-    fig = Figure(figsize=(9.2, 4.0), layout="constrained")
-    FigureCanvasAgg(fig)
     graph_ax, bars_ax = fig.subplots(1, 2, width_ratios=(1.45, 1), gridspec_kw={"wspace": 0.06})
     graph(explanation, graph_ax, **options)
     bars(explanation, bars_ax, top=rows, title=False)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
-from numpy.typing import NDArray
 
+from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.ranking import scale_of
 from graphsvx.utils.constraints import Converted, Range, shown
 from graphsvx.utils.printable import one_line
 from graphsvx.views import palette
@@ -35,7 +38,14 @@ Top = Annotated[int, Range(1)]
 """How many players are shown."""
 
 
-def numbers(values: Any, name: str) -> NDArray[np.float64]:
+def size_in_points(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes' box, before names and legends take a part of it."""
+    figure, box = ax.get_figure(root=True), ax.get_window_extent()
+    scale = 72 / (72.0 if figure is None else figure.dpi)
+    return box.width * scale, box.height * scale
+
+
+def numbers(values: Any, name: str) -> Floats:
     """The values as an array of floats."""
     try:
         return np.asarray(values, dtype=float)
@@ -43,58 +53,102 @@ def numbers(values: Any, name: str) -> NDArray[np.float64]:
         raise InputError(f"{name} must be numbers, got {shown(values)}") from error
 
 
-def axes(ax: Axes | None, width: float = 5.2, height: float = 4.0) -> Axes:
-    """The given axes, or those of a new figure of `width` x `height` inches."""
-    if ax is not None:
-        return ax
-    return plt.figure(figsize=(width, height), layout="constrained").add_subplot()
+def axes(
+    ax: Axes | None,
+    width: float = 5.2,
+    height: float = 4.0,
+    *,
+    grid: str = "",
+    title: str = "",
+    below: str = "",
+) -> Axes:
+    """The given axes, or those of a new figure of `width` x `height` inches.
 
-
-def text(ax: Axes, x: float, y: float, words: str, **style: Any) -> Any:
-    """Text from data, without mathtext: `$` and `_` are printed literally."""
-    return ax.text(x, y, words, parse_math=False, **style)
-
-
-def heading(ax: Axes, words: str, below: str = "") -> None:
-    """A title at the left, with an optional smaller second line."""
-    title = ax.set_title(
-        words, loc="left", fontsize=10, fontweight="bold", color=palette.INK, pad=20 if below else 8
-    )
-    title.set_parse_math(False)
-    if below:
-        note = ax.annotate(
+    `grid` ("x", "y" or "both"): a minimal style with pale lines in the background. `title` is
+    written at the left, with an optional smaller line `below` it.
+    """
+    if ax is None:
+        ax = plt.figure(figsize=(width, height), layout="constrained").add_subplot()
+    if grid:
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.spines["bottom"].set_color(palette.PALE)
+        ax.tick_params(length=0, labelsize=SMALL, labelcolor=palette.INK)
+        ax.grid(axis=grid, color="#ECEDF0", lw=0.8)  # type: ignore[arg-type]  # a Literal there
+        ax.set_axisbelow(True)
+    if title:
+        ax.set_title(
+            title,
+            loc="left",
+            fontsize=10,
+            fontweight="bold",
+            color=palette.INK,
+            pad=20 if below else 8,
+            parse_math=False,
+        )
+    if title and below:
+        note(
+            ax,
             below,
             (0, 1),
-            xytext=(0, 7),
+            (0, 7),
             xycoords="axes fraction",
-            textcoords="offset points",
             fontsize=SMALL,
             color=palette.GREY,
             ha="left",
             va="bottom",
         )
-        note.set_parse_math(False)
+    return ax
 
 
-def quiet(ax: Axes, grid: str = "x") -> None:
-    """Minimal style: no frame, and a pale grid in the background."""
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.spines["bottom"].set_color(palette.PALE)
-    ax.tick_params(length=0, labelsize=SMALL, labelcolor=palette.INK)
-    ax.grid(axis="both" if grid == "both" else "x" if grid == "x" else "y", color="#ECEDF0", lw=0.8)
-    ax.set_axisbelow(True)
+def text(ax: Axes, x: float, y: float, words: str, **style: Any) -> Any:
+    """Text from data, without mathtext: `$` and `_` are printed literally."""
+    return ax.text(x, y, words, **{"parse_math": False, "color": palette.INK, **style})
 
 
-def plain_ticks(ax: Axes, axis: str, places: list[float], names: list[str]) -> None:
-    """Tick labels from data, without mathtext."""
+def note(ax: Axes, words: str, at: Any, offset: tuple[float, float], **style: Any) -> Any:
+    """The same `offset` points away from a place."""
+    written = ax.annotate(words, at, xytext=offset, textcoords="offset points", **style)
+    written.set_parse_math(False)
+    return written
+
+
+def names(ax: Axes, names: Sequence[str], axis: str = "y", most: int = 28, step: int = 1) -> None:
+    """Every `step`-th name from data along an axis, of at most `most` characters, no mathtext."""
+    places = range(0, len(names), step)
     side = ax.yaxis if axis == "y" else ax.xaxis
-    side.set_ticks(places, names, parse_math=False)
+    side.set_ticks(places, [short(names[i], most) for i in places], parse_math=False)
 
 
-def matrix(ax: Axes, image: Any, rows: list[str], columns: list[str], label: str) -> None:
-    """Names along a matrix of colours, and a bar beside it that says what they mean."""
-    for axis, names in (("x", columns), ("y", rows)):
-        plain_ticks(ax, axis, [float(place) for place in range(len(names))], names)
+def label(ax: Axes, words: str, axis: str = "x") -> None:
+    """What an axis shows."""
+    side = ax.yaxis if axis == "y" else ax.xaxis
+    side.set_label_text(words, fontsize=SMALL, color=palette.INK)
+
+
+def of_credit(explanation: Explanation) -> str:
+    """What an axis or a bar of colours shows, with the scale of the scores."""
+    return f"credit ({scale_of(explanation)})"
+
+
+def legend(ax: Axes, **style: Any) -> None:
+    """A legend without a frame and without mathtext."""
+    for entry in ax.legend(frameon=False, **style).get_texts():
+        entry.set_parse_math(False)
+
+
+def matrix(
+    ax: Axes,
+    values: Any,
+    largest: float,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    label: str,
+    **style: Any,
+) -> None:
+    """A matrix of colours with names along it, and a bar beside it that says what they mean."""
+    image = ax.imshow(values, cmap=DIVERGING, vmin=-largest, vmax=largest, **style)
+    names(ax, columns, "x", 18)
+    names(ax, rows, "y", 22)
     ax.tick_params(length=0, labelsize=SMALL, labelcolor=palette.INK)
     ax.tick_params(axis="x", rotation=90)
     ax.spines[:].set_visible(False)

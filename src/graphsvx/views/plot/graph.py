@@ -18,8 +18,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator
 
 from graphsvx.errors import InputError
+from graphsvx.results.describe import adds_up
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.ranking import decimal, scale_of, signed
+from graphsvx.results.ranking import decimal, leading_pairs, signed
 from graphsvx.utils.constraints import Range, Seed, checks_arguments
 from graphsvx.views import drawing as drawings
 from graphsvx.views import layout as placing
@@ -28,6 +29,7 @@ from graphsvx.views.drawing import Dot, GraphDrawing, Stroke
 from graphsvx.views.plot import canvas
 from graphsvx.views.plot.matrices import curve
 
+_BUBBLE = "#E9EAED"
 Atoms = Mapping[int, str] | Sequence[str]
 Bonds = Mapping[tuple[int, int], float]
 
@@ -119,32 +121,31 @@ def graph(
 
     """
     full = drawings.drawing_of(explanation)
-    symbols = _symbols(full, atoms)
-    shown = (
-        full
-        if symbols is not None
-        else drawings.with_groups(full, drawings.find_groups(full, max_nodes))
-    )
+    symbols = None if atoms is None else _symbols(full, atoms)
+    shown = full
+    if symbols is None:
+        shown = drawings.with_groups(full, drawings.find_groups(full, max_nodes))
     kind = layout or ("molecule" if symbols is not None else "force")
     bold = drawings.important(shown, top)
     places = placing.places(shown, kind, seed, bonds, bold)
-    ax = canvas.axes(ax, 5.4, height_for(places, 5.4))
+    sign = "+" if explanation.total >= 0 else "−"
+    equation = (
+        f"prediction {decimal(explanation.prediction)} = base {decimal(explanation.base)}"
+        f" {sign} credit {decimal(abs(explanation.total))}"
+    )
+    ax = canvas.axes(
+        ax,
+        5.4,
+        height_for(places, 5.4),
+        title=explanation.title if title else "",
+        below=equation if adds_up(explanation) else "",
+    )
     scale = full.largest if largest is None else largest
     drawing = PlacedDrawing(shown, places, _fit(ax, places), bold, scale, symbols, bonds or {})
     _draw_lines(ax, drawing)
     _draw_together(ax, drawing, explanation, together)
     _draw_dots(ax, drawing)
-    if symbols is not None:
-        _write_symbols(ax, drawing)
-    else:
-        _write_labels(ax, drawing, labels)
-    if title:
-        below = (
-            f"prediction {decimal(explanation.prediction)} = base {decimal(explanation.base)}"
-            f" {'+' if explanation.total >= 0 else '−'} credit {decimal(abs(explanation.total))}"
-        )
-        adds_up = abs(explanation.certificate.residual) < 5e-4
-        canvas.heading(ax, explanation.title, below if adds_up else "")
+    _write_labels(ax, drawing, labels)
     if colorbar and scale > 0:
         draw_colorbar(ax, explanation, scale)
     if legend:
@@ -152,9 +153,7 @@ def graph(
     return ax
 
 
-def _symbols(drawing: GraphDrawing, atoms: Atoms | None) -> tuple[str, ...] | None:
-    if atoms is None:
-        return None
+def _symbols(drawing: GraphDrawing, atoms: Atoms) -> tuple[str, ...]:
     try:
         return tuple(str(atoms[dot.id]) for dot in drawing.dots)
     except (KeyError, IndexError) as error:
@@ -179,22 +178,17 @@ def _fit(ax: Axes, places: placing.Places) -> float:
     ax.margins(0)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    figure = ax.get_figure(root=True)
     # The axes' box before the layout engine runs; colour bar and legend take about a quarter.
-    box = ax.get_window_extent()
-    dpi = figure.dpi if figure is not None else 72.0
-    width = 0.8 * box.width / dpi * 72
-    height = 0.8 * box.height / dpi * 72
-    scale = min(width / (right - left + 2 * margin), height / (top - bottom + 2 * margin))
+    extent = np.array([right - left, top - bottom]) + 2 * margin
+    scale = (0.8 * np.array(canvas.size_in_points(ax)) / extent).min()
     return float(np.clip(0.36 * placing.nearest_gap(places) * scale, 2.2, 13.0))
 
 
 def _draw_lines(ax: Axes, drawing: PlacedDrawing) -> None:
     by_credit = any(line.plays for line in drawing.drawing.lines)
-    thin: list[Any] = []
-    widths, colours = [], []
+    strokes, widths, colours = [], [], []
     for line in sorted(drawing.drawing.lines, key=lambda line: abs(line.credit)):
-        style = _line_style(drawing, line, by_credit)
+        width, colour = _line_style(drawing, line, by_credit)
         a, b = drawing.where[line.a], drawing.where[line.b]
         if line.one_way:
             ax.add_patch(
@@ -202,43 +196,36 @@ def _draw_lines(ax: Axes, drawing: PlacedDrawing) -> None:
                     a,
                     b,
                     arrowstyle="-|>",
-                    mutation_scale=5 + 2 * style[0],
-                    lw=style[0],
-                    color=style[1],
+                    mutation_scale=5 + 2 * width,
+                    lw=width,
+                    color=colour,
                     shrinkA=drawing.size(line.a) + 1,
                     shrinkB=drawing.size(line.b) + 1.5,
                     zorder=1,
                 )
             )
             continue
-        for start, end in _strokes(drawing, line, a, b):
-            thin.append((start, end))
-            widths.append(style[0])
-            colours.append(style[1])
-    strokes = LineCollection(thin, linewidths=widths, colors=colours, zorder=1, gid="edges")
-    strokes.set_capstyle("round")
-    ax.add_collection(strokes, autolim=False)
+        parallel = _strokes(drawing, line, a, b)
+        strokes += parallel
+        widths += [width] * len(parallel)
+        colours += [colour] * len(parallel)
+    edges = LineCollection(strokes, linewidths=widths, colors=colours, zorder=1, gid="edges")
+    edges.set_capstyle("round")
+    ax.add_collection(edges, autolim=False)
 
 
 def _draw_together(ax: Axes, drawing: PlacedDrawing, explanation: Explanation, most: int) -> None:
     """Curves between nodes that interact; pairs of merged nodes have none."""
-    record = explanation.interactions
-    grouped = explanation.groups is not None and bool(explanation.groups.nodes)
-    if record is None or not most or grouped:
-        return
-    first = explanation.feature_credit.players
-    ids = explanation.node_ids.tolist()
-    place = {dot.id: i for i, dot in enumerate(drawing.drawing.dots) if dot.count == 1}
-    lines: list[tuple[int, int, float]] = []
-    for pair in [pair for pair in explanation.together() if pair.sure]:
-        nodes = [position - first for position in pair.positions]
-        if all(0 <= node < len(ids) and ids[node] in place for node in nodes):
-            lines.append((place[ids[nodes[0]]], place[ids[nodes[1]]], pair.value))
-        if len(lines) == most:
-            break
-    largest = max((abs(value) for _, _, value in lines), default=0.0)
-    for a, b, value in reversed(lines):
-        curve(ax, drawing.where[a], drawing.where[b], value, largest)
+    dot_of = drawings.dots_of(explanation, drawing.drawing)
+    pairs = [
+        pair
+        for pair in leading_pairs(explanation)
+        if all(position in dot_of for position in pair.positions)
+    ][:most]
+    largest = max((abs(pair.value) for pair in pairs), default=0.0)
+    for pair in reversed(pairs):
+        a, b = (drawing.where[dot_of[position]] for position in pair.positions)
+        curve(ax, a, b, pair.value, largest)
 
 
 def _line_style(drawing: PlacedDrawing, line: Stroke, by_credit: bool) -> tuple[float, str]:
@@ -259,25 +246,22 @@ def _line_style(drawing: PlacedDrawing, line: Stroke, by_credit: bool) -> tuple[
 
 def _strokes(drawing: PlacedDrawing, line: Stroke, a: Any, b: Any) -> list[tuple[Any, Any]]:
     """One stroke for a single bond, two or three parallel ones for double and triple bonds."""
-    if drawing.atoms is None:
-        return [(a, b)]
     dots = drawing.drawing.dots
     order = placing.bond_order(drawing.bonds, dots[line.a].id, dots[line.b].id)
+    if drawing.atoms is None or order not in (1.5, 2, 3):
+        return [(a, b)]
     aside = np.array([a[1] - b[1], b[0] - a[0]])
     aside = aside / (np.linalg.norm(aside) or 1.0) * 0.085
-    if order == 2:
-        return [(a + aside, b + aside), (a - aside, b - aside)]
-    if order == 3:
-        return [(a, b), (a + 1.6 * aside, b + 1.6 * aside), (a - 1.6 * aside, b - 1.6 * aside)]
     if order == 1.5:
         inner = [a + 1.7 * aside + t * (b - a) for t in (0.2, 0.32, 0.44, 0.56, 0.68, 0.8)]
         return [(a, b), *zip(inner[::2], inner[1::2], strict=True)]
-    return [(a, b)]
+    shifts = {2: (1, -1), 3: (0, 1.6, -1.6)}[int(order)]
+    return [(a + shift * aside, b + shift * aside) for shift in shifts]
 
 
 def _fill(drawing: PlacedDrawing, dot: Dot, i: int) -> str:
     if dot.count > 1:
-        return "#E9EAED"
+        return _BUBBLE
     if drawing.atoms is not None or (dot.category is None and dot.plays):
         credit = dot.credit if dot.sure else 0.15 * dot.credit
         return palette.of_credit(credit, drawing.largest)
@@ -289,7 +273,7 @@ def _fill(drawing: PlacedDrawing, dot: Dot, i: int) -> str:
 
 def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
     dots, places = drawing.drawing.dots, drawing.where
-    sizes = [drawing.size(i) for i in range(len(dots))]
+    sizes = np.array([drawing.size(i) for i in range(len(dots))])
     fills, rings, widths = [], [], []
     for i, dot in enumerate(dots):
         fills.append(_fill(drawing, dot, i))
@@ -298,29 +282,25 @@ def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
             rings.append(palette.of_credit(dot.credit, 0.6 * drawing.largest))
             widths.append(0.7 + 0.34 * drawing.radius * drawing.strength(i))
         else:
-            rings.append(palette.PALE if drawing.faded(i) else "#6B7280")
+            rings.append(palette.PALE if drawing.faded(i) else palette.EDGE)
             widths.append(0.6)
+
+    def scatter(shown: list[int], larger: float, **style: Any) -> None:
+        x, y = places[shown].T
+        ax.scatter(x, y, s=(2 * (sizes[shown] + larger)) ** 2, **style)
+
     # The explained node has a second ring, separated by a white gap.
     wide = min(4.4, max(2.2, 0.4 * drawing.radius))
     for shape in sorted({dot.shape for dot in dots}):
         same = [i for i, dot in enumerate(dots) if dot.shape == shape]
         marked = [i for i in same if dots[i].centre]
         marker = palette.shape_of(shape)
-        for size, colour in ((wide, palette.INK), (wide - 1.6, "#FFFFFF")):
-            ax.scatter(
-                places[marked, 0],
-                places[marked, 1],
-                s=[(2 * (sizes[i] + size)) ** 2 for i in marked],
-                c=colour,
-                linewidths=0,
-                zorder=2,
-                gid="explained" if size == wide else "gap",
-                marker=marker,
-            )
-        ax.scatter(
-            places[same, 0],
-            places[same, 1],
-            s=[(2 * sizes[i]) ** 2 for i in same],
+        below = {"linewidths": 0, "zorder": 2, "marker": marker}
+        scatter(marked, wide, c=palette.INK, gid="explained", **below)
+        scatter(marked, wide - 1.6, c="#FFFFFF", gid="gap", **below)
+        scatter(
+            same,
+            0.0,
             c=[fills[i] for i in same],
             edgecolors=[rings[i] for i in same],
             linewidths=[widths[i] for i in same],
@@ -331,57 +311,28 @@ def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
 
 
 def _write_labels(ax: Axes, drawing: PlacedDrawing, node_labels: bool) -> None:
+    """Symbols of atoms, or labels of nodes inside or below them, where there is room."""
     for i, dot in enumerate(drawing.drawing.dots):
-        if not node_labels and dot.count == 1:
+        (x, y), radius, faded = drawing.where[i], drawing.size(i), drawing.faded(i)
+        colour = palette.ink_on(_fill(drawing, dot, i))
+        style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "zorder": 4}
+        if drawing.atoms is not None:
+            label, size = canvas.short(drawing.atoms[i], 4), max(4.2, 1.12 * radius)
+            canvas.text(ax, x, y, label, fontsize=size, color=colour, **style)
             continue
-        radius = drawing.size(i)
+        single = dot.count == 1
+        if not node_labels and single:
+            continue
         label = canvas.short(dot.label, 14)
-        fits = min(8.5, 2 * radius * 0.86 / (0.62 * max(1, len(label))))
-        fits = min(fits, 6.0) if dot.count > 1 else fits
-        unlabelled = drawing.faded(i) and drawing.crowded and dot.count == 1
-        if fits >= 4.2 and not unlabelled:
-            canvas.text(
-                ax,
-                drawing.where[i, 0],
-                drawing.where[i, 1],
-                label,
-                fontsize=fits,
-                ha="center",
-                va="center_baseline",
-                color=palette.GREY if drawing.faded(i) else palette.ink_on(_fill(drawing, dot, i)),
-                zorder=4,
-                fontweight="bold" if dot.centre else "normal",
-            )
-        elif i in drawing.bold or dot.count > 1:
-            note = ax.annotate(
-                label,
-                drawing.where[i],
-                xytext=(0, -radius - 2.5),
-                textcoords="offset points",
-                fontsize=6.5,
-                ha="center",
-                va="top",
-                color=palette.INK,
-                zorder=5,
-            )
-            note.set_parse_math(False)
+        size = min(8.5 if single else 6.0, 2 * radius * 0.86 / (0.62 * max(1, len(label))))
+        if size >= 4.2 and not (faded and drawing.crowded and single):
+            style |= {"color": palette.GREY if faded else colour}
+            style |= {"fontweight": "bold" if dot.centre else "normal"}
+            canvas.text(ax, x, y, label, fontsize=size, **style)
+        elif i in drawing.bold or not single:
+            style |= {"va": "top", "zorder": 5, "color": palette.INK, "fontsize": 6.5}
+            note = canvas.note(ax, label, drawing.where[i], (0, -radius - 2.5), **style)
             note.set_path_effects([withStroke(linewidth=2, foreground="white")])
-
-
-def _write_symbols(ax: Axes, drawing: PlacedDrawing) -> None:
-    for i, symbol in enumerate(drawing.atoms or ()):
-        fill = _fill(drawing, drawing.drawing.dots[i], i)
-        canvas.text(
-            ax,
-            drawing.where[i, 0],
-            drawing.where[i, 1],
-            canvas.short(symbol, 4),
-            fontsize=max(4.2, 1.12 * drawing.size(i)),
-            ha="center",
-            va="center_baseline",
-            color=palette.ink_on(fill),
-            zorder=4,
-        )
 
 
 # Legend and colour bar of the plot of a receptive field.
@@ -390,49 +341,46 @@ def _write_symbols(ax: Axes, drawing: PlacedDrawing) -> None:
 def draw_colorbar(ax: Axes, explanation: Explanation, scale: float) -> None:
     """Add a colour bar of credit, from -scale to scale."""
     shades = ScalarMappable(Normalize(-scale, scale), canvas.DIVERGING)
-    label = f"credit ({scale_of(explanation)})"
-    bar = canvas.colorbar(ax, shades, label, location="right", shrink=0.62, aspect=24)
-    bar.locator = _colorbar_ticks(scale)
-    bar.update_ticks()
-
-
-def _colorbar_ticks(scale: float) -> Any:
+    style = {"location": "right", "shrink": 0.62, "aspect": 24}
+    bar = canvas.colorbar(ax, shades, canvas.of_credit(explanation), **style)
     step = 10 ** math.floor(math.log10(scale))
     step *= max(s for s in (1, 2, 5) if s * step <= scale)
     half = step / 2 if step * 2 > scale else step
     count = int(scale / half + 1e-9)
-    return FixedLocator([half * i for i in range(-count, count + 1)])
+    bar.locator = FixedLocator([half * i for i in range(-count, count + 1)])
+    bar.update_ticks()
 
 
 def draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> None:
     """Add a legend below the axes: marks, classes, merged nodes."""
     handles: list[Line2D] = []
 
-    def mark(label: str, **style: Any) -> None:
-        handles.append(Line2D([], [], linestyle="none", label=label, **style))
-
-    dots = drawing.drawing.dots
-    if any(dot.centre for dot in dots):
-        mark(
-            "explained",
-            marker="o",
-            markersize=6,
-            markerfacecolor="white",
-            markeredgecolor=palette.INK,
-            markeredgewidth=1.6,
-        )
-    if drawing.atoms is None:
-        for category in sorted({dot.category for dot in dots if dot.category is not None}):
-            typed = explanation.types is not None and not explanation.types.flat
-            mark(
-                class_label(explanation, category),
-                marker=palette.shape_of(category if typed else 0),
-                markersize=6.5,
-                markerfacecolor=palette.mixed(palette.of_class(category), "#FFFFFF", 0.15),
-                markeredgecolor="#6B7280",
-                markeredgewidth=0.6,
+    def mark(
+        label: str, size: float, fill: str, edge: str, width: float, marker: str = "o"
+    ) -> None:
+        handles.append(
+            Line2D(
+                [],
+                [],
+                linestyle="none",
+                label=label,
+                marker=marker,
+                markersize=size,
+                markerfacecolor=fill,
+                markeredgecolor=edge,
+                markeredgewidth=width,
             )
-    lines = drawing.drawing.lines
+        )
+
+    dots, lines = drawing.drawing.dots, drawing.drawing.lines
+    if any(dot.centre for dot in dots):
+        mark("explained", 6, "white", palette.INK, 1.6)
+    categories = {dot.category for dot in dots if dot.category is not None}
+    for category in sorted(categories) if drawing.atoms is None else ():
+        name = canvas.short(drawings.category_name(explanation, category), 24)
+        marker = palette.shape_of(0 if explanation.hetero is None else category)
+        fill = palette.mixed(palette.of_class(category), "#FFFFFF", 0.15)
+        mark(name, 6.5, fill, palette.EDGE, 0.6, marker)
     bold = any(line.a in drawing.bold and line.b in drawing.bold for line in lines)
     if bold and not any(line.plays for line in lines):
         handles.append(Line2D([], [], color=palette.INK, lw=2.4, label="important part"))
@@ -441,38 +389,19 @@ def draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> N
             handles.append(Line2D([], [], color=color, lw=3.2, alpha=0.85, label=label))
     groups = [dot for dot in dots if dot.count > 1]
     if groups:
-        total = math.fsum(dot.credit for dot in groups)
-        mark(
-            f"+{sum(dot.count for dot in groups)} more nodes, together {signed(total)}",
-            marker="o",
-            markersize=7,
-            markerfacecolor="#E9EAED",
-            markeredgecolor="#6B7280",
-            markeredgewidth=0.6,
+        total = signed(math.fsum(dot.credit for dot in groups))
+        count = sum(dot.count for dot in groups)
+        mark(f"+{count} more nodes, together {total}", 7, _BUBBLE, palette.EDGE, 0.6)
+    if handles:
+        canvas.legend(
+            ax,
+            handles=handles,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.01),
+            ncols=min(3, len(handles)),
+            fontsize=canvas.TINY,
+            handletextpad=0.7,
+            handlelength=1.5,
+            columnspacing=1.3,
+            borderaxespad=0.0,
         )
-    if not handles:
-        return
-    box = ax.legend(
-        handles=handles,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.01),
-        ncols=min(3, len(handles)),
-        fontsize=canvas.TINY,
-        frameon=False,
-        handletextpad=0.7,
-        handlelength=1.5,
-        columnspacing=1.3,
-        borderaxespad=0.0,
-    )
-    for entry in box.get_texts():
-        entry.set_parse_math(False)
-
-
-def class_label(explanation: Explanation, category: int) -> str:
-    """Legend entry of a node class or node type; `class_names` are those of classified nodes."""
-    types = explanation.types
-    if types is not None and not types.flat:
-        return canvas.short(types.node_types[category], 24)
-    if explanation.kind in ("node", "nodes"):
-        return canvas.short(explanation.class_name(category), 24)
-    return f"type {category}"

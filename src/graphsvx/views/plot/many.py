@@ -12,13 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.ticker import NullLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import gaussian_kde
 
+from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import feature_inputs
-from graphsvx.results.ranking import Players, entries, scale_of
+from graphsvx.results.ranking import Entry, Players, entries, listed, scale_of
 from graphsvx.results.summary import Summary
 from graphsvx.utils.constraints import Converted, Positive, checks_arguments, shown
 from graphsvx.views import palette
@@ -28,6 +29,14 @@ from graphsvx.views.plot.bars import CONFIDENCE
 STYLES = ("-", "--", "-.", ":")
 INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F99", "#1F2430")
 """Okabe and Ito's colours for lines on white, those of high contrast first."""
+PARTS = {
+    "base": palette.PALE,
+    "motif": "#009E73",
+    "other nodes": "#E69F00",
+    "features": "#CC79A7",
+    "edges": "#56B4E9",
+}
+"""What a prediction consists of, and its colours."""
 LEVELS = LinearSegmentedColormap.from_list("levels", ["#3B4CC0", "#B9A7D6", "#E66101"])
 
 
@@ -48,24 +57,32 @@ def _listed(explanations: Any, name: str) -> Sequence[Explanation]:
 Many = Annotated[Sequence[Explanation], Converted(_listed)]
 
 
+Player = tuple[str, tuple[int, ...]]
+"""Kind and id."""
+
+
 def _matrix(
     explanations: Sequence[Explanation], players: Players, top: int
-) -> tuple[list[str], list[tuple[str, tuple[int, ...]]], NDArray[np.float64]]:
-    """Names, keys and credit [players, explanations], by decreasing sum of absolute credit."""
-    names: dict[tuple[str, tuple[int, ...]], str] = {}
-    columns: list[dict[tuple[str, tuple[int, ...]], float]] = []
-    for explanation in explanations:
-        column: dict[tuple[str, tuple[int, ...]], float] = {}
-        for entry in entries(explanation, players):
-            names.setdefault((entry.kind, entry.key), entry.name)
-            column[entry.kind, entry.key] = entry.credit
-        columns.append(column)
-    keys = list(names)
-    credit = np.array([[column.get(key, np.nan) for column in columns] for key in keys])
-    credit = credit.reshape(len(keys), len(explanations))
-    mass = np.nansum(np.abs(credit), axis=1)
-    order = np.argsort(-mass, kind="stable")[:top]
+) -> tuple[list[str], list[Player], Floats]:
+    """Names, players and credit [players, explanations], by decreasing sum of absolute credit."""
+    columns = [_by_player(explanation, players) for explanation in explanations]
+    names = {key: entry.name for column in reversed(columns) for key, entry in column.items()}
+    keys = list(dict.fromkeys(key for column in columns for key in column))
+    rows = [[column[key].credit if key in column else np.nan for column in columns] for key in keys]
+    credit = np.array(rows).reshape(len(keys), len(explanations))
+    order = np.argsort(-np.nansum(np.abs(credit), axis=1), kind="stable")[:top]
     return [names[keys[i]] for i in order], [keys[i] for i in order], credit[order]
+
+
+def _by_player(explanation: Explanation, players: Players) -> dict[Player, Entry]:
+    return {(entry.kind, entry.key): entry for entry in entries(explanation, players)}
+
+
+def _labels(labels: Sequence[str] | None, explanations: Sequence[Explanation]) -> Sequence[str]:
+    """One for each explanation: by default its title."""
+    if labels is not None and len(labels) != len(explanations):
+        raise InputError(f"expected {len(explanations)} labels, got {len(labels)}")
+    return labels or [explanation.title for explanation in explanations]
 
 
 @checks_arguments
@@ -109,24 +126,19 @@ def beeswarm(
             f"got {list(levels.shape)}"
         )
     names, keys, credit = _matrix(explanations, players, top)
-    ax = canvas.axes(ax, 5.6, 1.3 + 0.34 * max(2, len(names)))
-    canvas.quiet(ax)
+    ax = canvas.axes(ax, 5.6, 1.3 + 0.34 * max(2, len(names)), grid="x")
     ax.axvline(0, color=palette.GREY, lw=0.9)
     for i, ((kind, key), row) in enumerate(zip(keys, credit, strict=True)):
         present = np.isfinite(row)
         heights = i + _spread(row[present])
+        colours: Any = [palette.FOR if v > 0 else palette.AGAINST for v in row[present]]
         if levels is not None and kind == "feature":
-            column = levels[present, key[0]]
-            width = (np.ptp(levels[:, key[0]])) or 1.0
-            colours: object = LEVELS((column - levels[:, key[0]].min()) / width)
-        else:
-            colours = [palette.FOR if v > 0 else palette.AGAINST for v in row[present]]
-        ax.scatter(row[present], heights, s=11, c=colours, linewidths=0, alpha=0.85, zorder=3)  # type: ignore[arg-type]  # a list of colour names is fine, the stubs say float
-    canvas.plain_ticks(
-        ax, "y", [float(i) for i in range(len(names))], [canvas.short(n) for n in names]
-    )
+            column = levels[:, key[0]]
+            colours = LEVELS((column[present] - column.min()) / (np.ptp(column) or 1.0))
+        ax.scatter(row[present], heights, s=11, c=colours, linewidths=0, alpha=0.85, zorder=3)
+    canvas.names(ax, names)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.set_xlabel(f"credit ({scale_of(explanations[0])})", fontsize=canvas.SMALL)
+    canvas.label(ax, canvas.of_credit(explanations[0]))
     if levels is not None and colorbar:
         shades = ScalarMappable(Normalize(0, 1), LEVELS)
         bar = canvas.colorbar(ax, shades, "the feature's value", shrink=0.6, aspect=22)
@@ -135,9 +147,7 @@ def beeswarm(
     return ax
 
 
-def _spread(
-    values: NDArray[np.float64], bins: int = 60, width: float = 0.38
-) -> NDArray[np.float64]:
+def _spread(values: Floats, bins: int = 60, width: float = 0.38) -> Floats:
     """Vertical offsets that separate dots of similar value, symmetric about 0."""
     if len(values) == 0:
         return values
@@ -180,44 +190,35 @@ def heatmap(
 
     """
     names, _, credit = _matrix(explanations, players, top)
-    if labels is not None and len(labels) != len(explanations):
-        raise InputError(f"expected {len(explanations)} labels, got {len(labels)}")
-    ax = canvas.axes(
-        ax, 2.2 + min(7.0, max(3.0, 0.22 * len(explanations))), 1.3 + 0.26 * len(names)
-    )
-    scale = float(np.nanmax(np.abs(credit))) if np.isfinite(credit).any() else 1.0
+    columns = len(explanations)
+    words = _labels(labels, explanations)
+    if labels is None:
+        single = [explanation.centres for explanation in explanations]
+        words = [str(ids[0] if len(ids) == 1 else i) for i, ids in enumerate(single)]
+    ax = canvas.axes(ax, 2.2 + min(7.0, max(3.0, 0.22 * columns)), 1.3 + 0.26 * len(names))
     # Hatched where an explanation does not have the player, which differs from credit 0.
     ax.patch.set(facecolor="#FFFFFF", edgecolor=palette.PALE, hatch="//////", linewidth=0)
+    scale = (float(np.nanmax(np.abs(credit))) if np.isfinite(credit).any() else 0.0) or 1.0
     image = ax.imshow(
         credit,
         cmap=canvas.DIVERGING,
-        vmin=-scale or -1.0,
-        vmax=scale or 1.0,
+        vmin=-scale,
+        vmax=scale,
         aspect="auto",
         interpolation="nearest",
     )
-    canvas.plain_ticks(
-        ax, "y", [float(i) for i in range(len(names))], [canvas.short(n) for n in names]
-    )
-    columns = len(explanations)
+    canvas.names(ax, names)
     step = max(1, math.ceil(columns / 24))
-    shown = list(range(0, columns, step))
-    words = labels or [_column(explanation, i) for i, explanation in enumerate(explanations)]
-    canvas.plain_ticks(
-        ax, "x", [float(i) for i in shown], [canvas.short(words[i], 14) for i in shown]
-    )
-    long = max((len(words[i]) for i in shown), default=0) > 2
+    canvas.names(ax, words, "x", 14, step)
+    shown = words[::step]
+    long = max(map(len, shown), default=0) > 2
     ax.tick_params(length=0, labelsize=canvas.TINY)
     ax.tick_params(axis="x", labelrotation=90 if long and len(shown) > 14 else 0)
     ax.spines[:].set_visible(False)
-    ax.set_xlabel("explanation", fontsize=canvas.SMALL)
+    canvas.label(ax, "explanation")
     if colorbar:
-        canvas.colorbar(ax, image, f"credit ({scale_of(explanations[0])})", shrink=0.8, aspect=24)
+        canvas.colorbar(ax, image, canvas.of_credit(explanations[0]), shrink=0.8, aspect=24)
     return ax
-
-
-def _column(explanation: Explanation, i: int) -> str:
-    return str(explanation.centres[0]) if len(explanation.centres) == 1 else str(i)
 
 
 @checks_arguments
@@ -246,35 +247,23 @@ def share(
         InputError: there is no explanation, or not one label for each.
 
     """
-    motifs = _motifs(explanations, motif)
-    words = labels or [explanation.title for explanation in explanations]
-    if len(words) != len(explanations):
-        raise InputError(f"expected {len(explanations)} labels, got {len(words)}")
-    ax = canvas.axes(ax, 6.0, 1.35 + 0.34 * len(explanations))
-    canvas.quiet(ax)
-    rows = [
-        _parts(explanation, node_ids)
-        for explanation, node_ids in zip(explanations, motifs, strict=True)
-    ]
-    colours = {
-        "base": palette.PALE,
-        "motif": "#009E73",
-        "other nodes": "#E69F00",
-        "features": "#CC79A7",
-        "edges": "#56B4E9",
-    }
-    left, right = np.zeros(len(rows)), np.zeros(len(rows))
-    for part, colour in colours.items():
-        sizes = np.array([row[part] for row in rows])
+    motifs, words = _motifs(explanations, motif), _labels(labels, explanations)
+    parts = [_parts(*both) for both in zip(explanations, motifs, strict=True)]
+    rows = range(len(parts))
+    ax = canvas.axes(ax, 6.0, 1.35 + 0.34 * len(parts), grid="x")
+    left, right = np.zeros(len(parts)), np.zeros(len(parts))
+    for part, colour in PARTS.items():
+        sizes = np.array([row[part] for row in parts])
         if not np.abs(sizes).any():
             continue
         start = np.where(sizes >= 0, right, left)
-        ax.barh(range(len(rows)), sizes, left=start, color=colour, height=0.62, label=part)
+        ax.barh(rows, sizes, left=start, color=colour, height=0.62, label=part)
         right += np.maximum(sizes, 0)
         left += np.minimum(sizes, 0)
+    predictions = [explanation.prediction for explanation in explanations]
     ax.scatter(
-        [explanation.prediction for explanation in explanations],
-        range(len(rows)),
+        predictions,
+        rows,
         marker="|",
         s=160,
         linewidths=2,
@@ -283,20 +272,16 @@ def share(
         zorder=4,
     )
     ax.axvline(0, color=palette.INK, lw=0.8)
-    canvas.plain_ticks(
-        ax, "y", [float(i) for i in range(len(rows))], [canvas.short(word) for word in words]
-    )
-    ax.set_ylim(len(rows) - 0.45, -0.55)
-    ax.set_xlabel(scale_of(explanations[0]), fontsize=canvas.SMALL)
-    handles, names = ax.get_legend_handles_labels()
-    order = sorted(range(len(names)), key=lambda i: names[i] == "prediction")
-    ax.legend(
-        [handles[i] for i in order],
-        [names[i] for i in order],
+    canvas.names(ax, words)
+    ax.set_ylim(len(parts) - 0.45, -0.55)
+    canvas.label(ax, scale_of(explanations[0]))
+    handles, _ = ax.get_legend_handles_labels()
+    canvas.legend(
+        ax,
+        handles=sorted(handles, key=lambda handle: handle.get_label() == "prediction"),
         loc="lower left",
         bbox_to_anchor=(0, 1.0),
         ncols=6,
-        frameon=False,
         fontsize=canvas.TINY,
         handlelength=1.1,
         columnspacing=1.2,
@@ -323,15 +308,13 @@ def _motifs(
 
 
 def _parts(explanation: Explanation, motif: set[int]) -> dict[str, float]:
-    return {
-        "base": explanation.base,
-        "motif": math.fsum(value for node, value in explanation.nodes.items() if node in motif),
-        "other nodes": math.fsum(
-            value for node, value in explanation.nodes.items() if node not in motif
-        ),
-        "features": math.fsum(explanation.feature_values.tolist()),
-        "edges": math.fsum(explanation.edge_values.tolist()),
-    }
+    sums = dict.fromkeys(PARTS, 0.0) | {"base": explanation.base}
+    for entry in listed(explanation):
+        part = f"{entry.kind}s"
+        if entry.kind == "node":
+            part = "motif" if entry.key[0] in motif else "other nodes"
+        sums[part] += entry.credit
+    return sums
 
 
 @checks_arguments
@@ -364,38 +347,30 @@ def convergence(
         raise InputError(f"expected two or more explanations, got {len(explanations)}")
     runs = sorted(explanations, key=lambda explanation: explanation.certificate.calls)
     calls = np.array([explanation.certificate.calls for explanation in runs], dtype=float)
-    ax = canvas.axes(ax, 5.6, 3.6)
-    canvas.quiet(ax, "both")
-    tables = [{(e.kind, e.key): e for e in entries(explanation, players)} for explanation in runs]
+    ax = canvas.axes(ax, 5.6, 3.6, grid="both")
+    tables = [_by_player(explanation, players) for explanation in runs]
     ends: list[tuple[float, str, str]] = []
-    for i, best in enumerate(entries(runs[-1], players)[:top]):
-        by_budget = [table.get((best.kind, best.key)) for table in tables]
+    for i, (key, best) in enumerate(list(tables[-1].items())[:top]):
+        by_budget = [table.get(key) for table in tables]
         values = np.array([np.nan if e is None else e.credit for e in by_budget])
-        errors = np.array([np.nan if e is None else e.error for e in by_budget]) * CONFIDENCE
-        errors = np.nan_to_num(errors)
-        colour = INKS[i % len(INKS)]
+        errors = np.array([np.nan if e is None else e.error for e in by_budget])
+        errors = np.nan_to_num(errors) * CONFIDENCE
+        colour, style = INKS[i % len(INKS)], STYLES[i // len(INKS) % len(STYLES)]
         ax.fill_between(calls, values - errors, values + errors, color=colour, alpha=0.16, lw=0)
         ax.plot(
-            calls,
-            values,
-            color=colour,
-            marker="o",
-            ms=3,
-            lw=1.5,
-            linestyle=STYLES[i // len(INKS) % len(STYLES)],
-            gid=best.name,
+            calls, values, color=colour, marker="o", ms=3, lw=1.5, linestyle=style, gid=best.name
         )
         ends.append((float(values[-1]), best.name, colour))
     if calls[0] > 0 and calls[-1] / calls[0] > 4:
         ax.set_xscale("log")
         ax.xaxis.set_minor_locator(NullLocator())
-        if len(set(calls.tolist())) <= 8:
-            ticks = sorted(set(calls.tolist()))
+        ticks = sorted(set(calls.tolist()))
+        if len(ticks) <= 8:
             ax.set_xticks(ticks, [f"{int(tick):,}" for tick in ticks])
     ax.axhline(0, color=palette.GREY, lw=0.8)
     _label_curves(ax, float(calls[-1]), ends)
-    ax.set_xlabel("model calls", fontsize=canvas.SMALL)
-    ax.set_ylabel(f"credit ({scale_of(runs[0])})", fontsize=canvas.SMALL)
+    canvas.label(ax, "model calls")
+    canvas.label(ax, canvas.of_credit(runs[0]), "y")
     return ax
 
 
@@ -411,17 +386,16 @@ def _label_curves(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> Non
             heights[i] -= push
             heights[i + 1] += push
     for height, (_, name, colour) in zip(heights, order, strict=True):
-        note = ax.annotate(
+        canvas.note(
+            ax,
             canvas.short(name, 18),
             (x, height),
-            xytext=(7, 0),
-            textcoords="offset points",
+            (7, 0),
             va="center",
             fontsize=canvas.TINY,
             color=colour,
             annotation_clip=False,
         )
-        note.set_parse_math(False)
 
 
 @checks_arguments
@@ -452,8 +426,7 @@ def noise_kde(
     """
     if not counts:
         raise InputError("expected counts of at least one method, got none")
-    ax = canvas.axes(ax, 5.2, 3.2)
-    canvas.quiet(ax, "y")
+    ax = canvas.axes(ax, 5.2, 3.2, grid="y")
     numbers = {
         name: canvas.numbers(samples, f"counts of {name!r}").ravel()
         for name, samples in counts.items()
@@ -470,17 +443,13 @@ def noise_kde(
         ax.plot(grid, density, color=colour, lw=1.7, linestyle=STYLES[i % len(STYLES)], label=name)
     ax.set_ylim(bottom=0)
     ax.set_xlim(grid[0], grid[-1])
-    ax.set_xlabel(f"noisy {players} among the most important ones", fontsize=canvas.SMALL)
-    ax.set_ylabel("density", fontsize=canvas.SMALL)
-    box = ax.legend(frameon=False, fontsize=canvas.SMALL, handlelength=2.4)
-    for entry in box.get_texts():
-        entry.set_parse_math(False)
+    canvas.label(ax, f"noisy {players} among the most important ones")
+    canvas.label(ax, "density", "y")
+    canvas.legend(ax, fontsize=canvas.SMALL, handlelength=2.4)
     return ax
 
 
-def _density(
-    samples: NDArray[np.float64], grid: NDArray[np.float64], least: float
-) -> NDArray[np.float64]:
+def _density(samples: Floats, grid: Floats, least: float) -> Floats:
     """Gaussian kernel density of `samples` on `grid` with a bandwidth of at least `least`."""
     deviation = float(samples.std(ddof=1)) if len(samples) > 1 else 0.0
     if deviation > 0:

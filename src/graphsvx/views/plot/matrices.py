@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch
 
+from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
 from graphsvx.results.credit import Interactions
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.ranking import cell_table, scale_of, signed
+from graphsvx.results.ranking import cell_table, signed
 from graphsvx.utils.constraints import Range, checks_arguments
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
@@ -38,17 +39,12 @@ def interaction_heatmap(
         The axes.
 
     """
-    record, players, names = _strongest(explanation, top)
-    row = explanation.row
-    values = record.matrix(row, len(explanation.player_names)).numpy()[np.ix_(players, players)]
+    record, players, names, values = _strongest(explanation, top)
     largest = float(np.abs(values).max(initial=0.0)) or 1.0
-    side = 1.6 + 0.34 * len(players)
-    ax = canvas.axes(ax, side + 1.0, side)
     np.fill_diagonal(values, np.nan)
-    image = ax.imshow(values, cmap=canvas.DIVERGING, vmin=-largest, vmax=largest)
-    canvas.matrix(ax, image, names, names, f"{record.index} of pairs")
-    if title:
-        canvas.heading(ax, explanation.title, _below(record))
+    side = 1.6 + 0.34 * len(players)
+    ax = canvas.axes(ax, side + 1.0, side, **_heading(explanation, record, title))
+    canvas.matrix(ax, values, largest, names, names, f"{record.index} of pairs")
     return ax
 
 
@@ -68,14 +64,11 @@ def network(
         The axes.
 
     """
-    record, players, names = _strongest(explanation, top)
-    row = explanation.row
-    count = len(explanation.player_names)
-    pairs = record.matrix(row, count).numpy()[np.ix_(players, players)]
-    single = np.zeros(count)
-    ones = record.sizes == 1
-    single[record.members[0, ones].numpy()] = record.values[row, ones].numpy()
-    ax = canvas.axes(ax, 5.2, 5.0)
+    record, players, names, pairs = _strongest(explanation, top)
+    single = np.zeros(len(explanation.player_names))
+    alone = record.sizes == 1
+    single[record.members[0, alone].numpy()] = record.values[explanation.row, alone].numpy()
+    ax = canvas.axes(ax, 5.2, 5.0, **_heading(explanation, record, title))
     angles = np.pi / 2 - 2 * np.pi * np.arange(len(players)) / max(1, len(players))
     places = np.stack([np.cos(angles), np.sin(angles)], 1)
     largest = float(np.abs(pairs).max(initial=0.0)) or 1.0
@@ -91,20 +84,15 @@ def network(
         s=60 + 260 * weight / most,
         zorder=3,
         c=[palette.of_credit(float(single[player]), most) for player in players],
-        edgecolors="#6B7280",
+        edgecolors=palette.EDGE,
         linewidths=0.7,
     )
     for name, (x, y) in zip(names, places, strict=True):
         side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
         height = "center" if abs(x) >= 0.2 else "bottom" if y > 0 else "top"
-        canvas.text(ax, 1.14 * x, 1.14 * y, name, ha=side, va=height, fontsize=canvas.SMALL,
-                    color=palette.INK)  # fmt: skip
-    ax.set_xlim(-1.7, 1.7)
-    ax.set_ylim(-1.3, 1.3)
-    ax.set_aspect("equal")
+        canvas.text(ax, 1.14 * x, 1.14 * y, name, ha=side, va=height, fontsize=canvas.SMALL)
+    ax.set(xlim=(-1.7, 1.7), ylim=(-1.3, 1.3), aspect="equal")
     ax.set_axis_off()
-    if title:
-        canvas.heading(ax, explanation.title, _below(record))
     return ax
 
 
@@ -130,27 +118,26 @@ def curve(
     )
 
 
-def _below(record: Interactions) -> str:
+def _heading(explanation: Explanation, record: Interactions, title: bool) -> dict[str, str]:
     status = "exact" if record.exact else "estimated"
     left = f", {record.left_out} players left out" if record.left_out else ""
-    return f"{record.index} of pairs, {status}{left}: red adds, blue takes away"
+    below = f"{record.index} of pairs, {status}{left}: red adds, blue takes away"
+    return {"title": explanation.title, "below": below} if title else {}
 
 
-def _strongest(explanation: Explanation, top: int) -> tuple[Interactions, list[int], list[str]]:
-    """The players of the strongest pairs, by position, and their names."""
+def _strongest(
+    explanation: Explanation, top: int
+) -> tuple[Interactions, list[int], list[str], Floats]:
+    """Players of the strongest pairs, by position, their names and values [players, players]."""
     record = explanation.interactions
     if record is None or not bool((record.sizes == 2).any()):
         raise InputError(
             "this explanation has no interactions of pairs; explain with method=GraphSVX(order=2)"
         )
-    players: list[int] = []
-    for pair in explanation.together():
-        players += [player for player in pair.positions if player not in players]
-        if len(players) >= top:
-            break
-    strongest = sorted(players[:top])
-    names = explanation.player_names
-    return record, strongest, [canvas.short(names[player], 18) for player in strongest]
+    found = dict.fromkeys(player for pair in explanation.together() for player in pair.positions)
+    players, names = sorted([*found][:top]), explanation.player_names
+    values = record.matrix(explanation.row, len(names)).numpy()[np.ix_(players, players)]
+    return record, players, [canvas.short(names[player], 18) for player in players], values
 
 
 @checks_arguments
@@ -181,38 +168,28 @@ def cell_heatmap(
 
     """
     table = cell_table(explanation, features)
-    values, sure = table.values, table.sure
-    largest = table.largest
+    values, sure, largest = table.values, table.sure, table.largest
     rows, columns = values.shape
-    ax = canvas.axes(ax, 2.6 + 0.5 * columns, 1.7 + 0.3 * rows)
+    title_words = explanation.title if title else ""
+    ax = canvas.axes(ax, 2.6 + 0.5 * columns, 1.7 + 0.3 * rows, title=title_words)
     shown = np.where(sure, values, 0.15 * values)
-    image = ax.imshow(
-        shown, cmap=canvas.DIVERGING, vmin=-largest, vmax=largest, aspect="auto", gid="cells"
-    )
+    names, label = (table.row_names, table.column_names), canvas.of_credit(explanation)
+    canvas.matrix(ax, shown, largest, *names, label, aspect="auto", gid="cells")
     for i, j in zip(*np.nonzero(sure & (np.abs(values) >= 0.1 * largest)), strict=True):
-        fill = palette.of_credit(float(values[i, j]), largest)
+        value = float(values[i, j])
         canvas.text(
             ax,
             float(j),
             float(i),
-            signed(float(values[i, j]), 2 if largest >= 0.1 else 3),
+            signed(value, 2 if largest >= 0.1 else 3),
             ha="center",
             va="center",
             fontsize=canvas.TINY,
-            color=palette.ink_on(fill),
+            color=palette.ink_on(palette.of_credit(value, largest)),
         )
     ax.set_facecolor("#FFFFFF")
-    canvas.matrix(
-        ax,
-        image,
-        [canvas.short(name, 22) for name in table.row_names],
-        [canvas.short(name, 18) for name in table.column_names],
-        f"credit ({scale_of(explanation)})",
-    )
     ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
     ax.grid(which="minor", color="#FFFFFF", lw=1.5)
     ax.tick_params(which="minor", length=0)
-    if title:
-        canvas.heading(ax, explanation.title)
     return ax
