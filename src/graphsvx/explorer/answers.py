@@ -25,7 +25,7 @@ from graphsvx.metrics import Fidelity, Level, fidelity, level_of, scores, simila
 from graphsvx.results.credit import SEVERAL, Credit, Region, TypeCredit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.printable import one_line
-from graphsvx.views.html.page_data import Plan, page_data, plan_of
+from graphsvx.views.html.page_data import page_data, plan_of
 from graphsvx_lab.datasets.real import ATOMS
 
 FIRST = 100
@@ -135,7 +135,7 @@ class Answers:
         explanation = self.explanation(question)
         layout_key = (question.kind, question.which, question.stored, question.players)
         fits = (len(explanation.field.ids), tuple(explanation.field.edge_index.shape))
-        plan = self._plans.get((layout_key, fits), lambda: _plan(explanation))
+        plan = self._plans.get((layout_key, fits), lambda: plan_of(explanation, starts=2))
         live = self.workspace.live
         data = self.workspace.data_of(question.kind, question.which) if live else None
         certificate = explanation.certificate
@@ -278,10 +278,6 @@ def _relative_error(explanation: Explanation) -> float | None:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _plan(explanation: Explanation) -> Plan | None:
-    return plan_of(explanation, starts=2) if len(explanation.field.ids) else None
 
 
 def agreement_of(first: Explanation, second: Explanation) -> dict[str, Any]:

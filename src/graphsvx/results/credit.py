@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Ids
-from graphsvx.core.types import EdgeType
 from graphsvx.results.details import FieldRecord, GraphTypes
 from graphsvx.utils.constraints import Array, Column, Range, checked
 from graphsvx.utils.printable import one_line
@@ -121,14 +120,6 @@ class Credit(_ByOutput):
         )
         return replace(self, names=names)
 
-    def at(
-        self, kind: PlayerKind, row: int, positions: Tensor
-    ) -> tuple[Tensor, Tensor, tuple[str, ...]]:
-        """Values, errors and names of the players at these positions, for one output."""
-        names = self.names or self.default_names(kind)
-        chosen = tuple(names[i] for i in positions.tolist())
-        return self.values[row, positions], self.errors[row, positions], chosen
-
     def ranked(self, row: int, k: int | None, by: Ranking) -> list[Ranked[Any]]:
         """The first `k` players of one output, best first; ties by id."""
         values, errors, ids = self.values[row], self.errors[row], self.ids.t().tolist()
@@ -145,12 +136,14 @@ class Credit(_ByOutput):
 
 @dataclass(frozen=True, eq=False)
 class TypeCredit:
-    """Credit of the players of one type: `ids` within the type, `values` and `errors`."""
+    """Credit of the players of one type: `ids` within it (positions of edges), values, errors."""
 
     ids: Tensor
     values: Tensor
     errors: Tensor
     names: tuple[str, ...]
+    ends: Tensor | None = None
+    """Of edges: the ids of source and target within their types, [2, players]."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -169,40 +162,27 @@ class TypeCredit:
         return float(self.values.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class RelationCredit(TypeCredit):
-    """Credit of the edges of one type; `ends` are the ids of source and target, [2, players]."""
-
-    ends: Tensor
-
-
-def by_node_type(
-    credit: Credit, kind: PlayerKind, row: int, node_types: Sequence[str], starts: Sequence[int]
-) -> dict[str, TypeCredit]:
-    """Credit of each node type that plays; the ids of each begin at `starts`, [types + 1]."""
-    credits = {}
-    for name, first, last in zip(node_types, starts, starts[1:], strict=False):
-        positions = ((credit.ids >= first) & (credit.ids < last)).nonzero()[:, 0]
+def by_type(credit: Credit, kind: PlayerKind, row: int, types: GraphTypes) -> dict[Any, TypeCredit]:
+    """Credit of each node or edge type that plays; a group of edges counts where its first does."""
+    starts = torch.tensor(types.feature_starts if kind == "feature" else types.node_starts)
+    blocks = torch.bucketize(credit.ids, starts, right=True) - 1
+    ids = credit.ids - starts[blocks]
+    names: Sequence[Any] = types.node_types
+    if kind == "edge":
+        names, blocks = types.edge_types, torch.full((credit.players,), -1)
+        # The last assignment stays, so the first member of each player comes last.
+        blocks[types.edge_owners.flip(0)] = types.edge_member_types.flip(0)
+    labels, credits = credit.names or credit.default_names(kind), {}
+    for at, name in enumerate(names):
+        positions = (blocks == at).nonzero()[:, 0]
         if len(positions):
-            ids = credit.ids[positions] - first
-            credits[name] = TypeCredit(ids, *credit.at(kind, row, positions))
-    return credits
-
-
-def by_edge_type(credit: Credit, row: int, types: GraphTypes) -> dict[EdgeType, RelationCredit]:
-    """Credit of each edge type that plays; a group counts where its first edge does."""
-    first_type = torch.full((credit.players,), -1)
-    # The last assignment stays, so the first member of each player comes last.
-    first_type[types.edge_owners.flip(0)] = types.edge_member_types.flip(0)
-    starts = torch.tensor(types.node_starts)
-    credits = {}
-    for at, name in enumerate(types.edge_types):
-        positions = (first_type == at).nonzero()[:, 0]
-        if len(positions):
-            ends = credit.ids[:, positions]
-            ends = ends - starts[torch.bucketize(ends, starts, right=True) - 1]
-            parts = credit.at("edge", row, positions)
-            credits[name] = RelationCredit(positions, *parts, ends)
+            credits[name] = TypeCredit(
+                positions if kind == "edge" else ids[positions],
+                credit.values[row, positions],
+                credit.errors[row, positions],
+                tuple(labels[i] for i in positions.tolist()),
+                ids[:, positions] if kind == "edge" else None,
+            )
     return credits
 
 

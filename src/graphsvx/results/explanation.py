@@ -34,12 +34,10 @@ from graphsvx.results.credit import (
     Ranking,
     Region,
     RegionErrors,
-    RelationCredit,
     Together,
     TypeCredit,
     branch_of,
-    by_edge_type,
-    by_node_type,
+    by_type,
     hop_of,
     is_sure,
     ranked,
@@ -315,37 +313,32 @@ class Explanation:
     def nodes(self) -> dict[Any, Any]:
         """Credit by node id; of a typed graph, by node type: a `TypeCredit` each."""
         if self.hetero is not None:
-            return self._by_node_type("node")
+            return self._typed("node")
         return dict(zip(self.node_ids.tolist(), self.node_values.tolist(), strict=True))
 
     @property
     def features(self) -> dict[Any, Any]:
         """Credit by feature column; of a typed graph, by node type: a `TypeCredit` each."""
         if self.hetero is not None:
-            return self._by_node_type("feature")
+            return self._typed("feature")
         return dict(zip(self.feature_ids.tolist(), self.feature_values.tolist(), strict=True))
 
     @property
     def edges(self) -> dict[Any, Any]:
-        """Credit by edge (source, target); with edge types, by type: a `RelationCredit` each."""
-        return self.credit_by_ends() if self.types is None else self._by_edge_type()
+        """Credit by edge (source, target); with edge types, by type: a `TypeCredit` each."""
+        return self.credit_by_ends() if self.types is None else self._typed("edge")
 
     def by_type(self) -> dict[str, float]:
         """Credit of all nodes of each node type; of their features where no nodes play."""
-        credits = self._by_node_type("node") or self._by_node_type("feature")
+        credits = self._typed("node") or self._typed("feature")
         return {name: credit.total for name, credit in credits.items()}
 
     def by_relation(self) -> dict[EdgeType, float]:
         """Credit of all edges of each edge type; a type and its reverse count as the first."""
-        return {name: credit.total for name, credit in self._by_edge_type().items()}
+        return {name: credit.total for name, credit in self._typed("edge").items()}
 
-    def _by_node_type(self, kind: Literal["node", "feature"]) -> dict[str, TypeCredit]:
-        types = self.require_types()
-        starts = types.node_starts if kind == "node" else types.feature_starts
-        return by_node_type(self.credit_by_kind[kind], kind, self.row, types.node_types, starts)
-
-    def _by_edge_type(self) -> dict[EdgeType, RelationCredit]:
-        return by_edge_type(self.edge_credit, self.row, self.require_types())
+    def _typed(self, kind: PlayerKind) -> dict[Any, TypeCredit]:
+        return by_type(self.credit_by_kind[kind], kind, self.row, self.require_types())
 
     def require_types(self) -> GraphTypes:
         """The types of the explained graph.

@@ -17,7 +17,7 @@ from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
 from graphsvx.results.credit import Interactions, PlayerKind
 from graphsvx.results.details import GraphTypes
-from graphsvx.results.ranking import Entry, Players, cell_name, listed
+from graphsvx.results.ranking import Entry, Player, Players, cell_name, listed
 from graphsvx.utils.constraints import shown
 from graphsvx.utils.extras import require_extra
 
@@ -423,7 +423,7 @@ def to_shap(explanation: Explanation, data: Any = None, players: Players = "all"
 def many_to_shap(
     explanations: Sequence[Explanation], data: Any = None, players: Players = "all"
 ) -> Any:
-    """A `shap.Explanation` of many predictions, for shap's beeswarm, heatmap, bar, ...
+    """A `shap.Explanation` of many predictions, for shap's beeswarm, heatmap and bar plots.
 
     Columns are all players of any of them; who does not play in an explanation has value 0 there.
     `data` is the graph that was explained, or the list of graphs; it is not needed where the
@@ -432,13 +432,11 @@ def many_to_shap(
     shap = require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
     if not explanations:
         raise InputError("expected at least one explanation, got none")
-    columns: dict[tuple[str, tuple[int, ...], str], int] = {}
+    columns: dict[Player, int] = {}
     cells: list[tuple[int, int, Entry]] = []
     for row, explanation in enumerate(explanations):
         for entry in listed(explanation, players):
-            # A named group of players goes by its name; its id is another in each explanation.
-            key = (entry.kind, entry.key if entry.key[0] >= 0 else (-1,), entry.name)
-            cells.append((row, columns.setdefault(key, len(columns)), entry))
+            cells.append((row, columns.setdefault(entry.player, len(columns)), entry))
     shape = (len(explanations), len(columns))
     values, inputs = np.zeros(shape), np.full(shape, np.nan)
     display = np.full(shape, "", dtype=object)

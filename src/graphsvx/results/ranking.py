@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from graphsvx.results.explanation import Explanation
 
 Players = Literal["all", "nodes", "features", "edges"]
+Player = tuple[PlayerKind, tuple[int, ...], str]
+"""Kind, id and name."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Entry:
     name: str
     credit: float
     error: float
+
+    @property
+    def player(self) -> Player:
+        """What tells it from others; the id of a named group is another in each explanation."""
+        return self.kind, self.key if min(self.key) >= 0 else (-1,), self.name
 
     @property
     def sure(self) -> bool:
@@ -68,8 +75,8 @@ def leading(ranked: list[Entry], top: int) -> tuple[list[Entry], list[Entry]]:
 
 def without(entries: list[Entry], shown: list[Entry]) -> list[Entry]:
     """The entries that are not among those shown."""
-    seen = {(entry.kind, entry.key, entry.name) for entry in shown}
-    return [entry for entry in entries if (entry.kind, entry.key, entry.name) not in seen]
+    seen = {entry.player for entry in shown}
+    return [entry for entry in entries if entry.player not in seen]
 
 
 def listed(explanation: Explanation, players: Players = "all") -> list[Entry]:

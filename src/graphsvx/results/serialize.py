@@ -45,11 +45,9 @@ def from_dict(record: dict[str, Any], kind: type[Explanation]) -> Explanation:
         ) from error
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema(kind: type[Explanation]) -> dict[str, Any]:
     """The JSON Schema document of saved explanations (docs/schema.json)."""
-    from graphsvx.results.explanation import Explanation  # noqa: PLC0415  (which imports this module)
-
-    document = constraints.schema_of(Explanation)
+    document = constraints.schema_of(kind)
     header = {"format": {"const": FORMAT}, "version": {"const": VERSION}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -57,12 +55,6 @@ def json_schema() -> dict[str, Any]:
         "properties": {**header, **document["properties"]},
         "required": [*header, *document["required"]],
     }
-
-
-def write_json_schema(path: str | Path) -> None:
-    """Write the JSON Schema document."""
-    with atomic_write(path) as part:
-        part.write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")
 
 
 _HEADER = ("format", "version")

@@ -23,7 +23,6 @@ from graphsvx.errors import InputError
 from graphsvx.results.credit import PlayerKind
 from graphsvx.results.explanation import Explanation, view
 from graphsvx.results.export import many_to_pandas, many_to_shap
-from graphsvx.results.ranking import Players
 from graphsvx.utils.extras import require_extra
 from graphsvx.utils.printable import html_table
 
@@ -289,16 +288,8 @@ class Explanations(Sequence[Explanation]):
         selected = self._explanations[index]
         return selected if isinstance(selected, Explanation) else Explanations(selected)
 
-    def to_pandas(self, players: Players = "all") -> Any:
-        """A long `pandas.DataFrame`: a row per explanation and player."""
-        return many_to_pandas(self, players)
-
-    def to_shap(self, data: Any = None, players: Players = "all") -> Any:
-        """A `shap.Explanation` of all of them, for shap's beeswarm, heatmap and bar plots.
-
-        `data`: the graph that was explained, or the list of graphs; gives the features' values.
-        """
-        return many_to_shap(self, data, players)
+    to_pandas = many_to_pandas
+    to_shap = many_to_shap
 
     def features(self) -> Summary:
         """Credit by feature over all explanations."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from graphsvx.errors import InputError
+from graphsvx.results.credit import is_sure
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import listed
 from graphsvx.utils.printable import one_line
@@ -37,7 +38,7 @@ class Dot:
     @property
     def sure(self) -> bool:
         """Whether the credit is exact, unknown, or at least two standard errors away from 0."""
-        return not abs(self.credit) < 2 * self.error
+        return is_sure(self.credit, self.error)
 
 
 @dataclass(frozen=True)

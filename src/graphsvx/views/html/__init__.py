@@ -17,7 +17,7 @@ from graphsvx.errors import InputError
 from graphsvx.results.describe import describe
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.files import atomic_write
-from graphsvx.views.html.page_data import FEW_ROWS, Plan, page_data, plan_of
+from graphsvx.views.html.page_data import FEW_ROWS, page_data, plan_of
 
 __all__ = ["notebook", "render", "write"]
 
@@ -49,7 +49,7 @@ def render(
     script = "(async () => {\n'use strict';\n" + scripts + "})();\n"
     many = len(listed) > MANY
     records = [
-        page_data(explanation, data, _quick_plan(explanation), FEW_ROWS)
+        page_data(explanation, data, plan_of(explanation, starts=1), FEW_ROWS)
         if many
         else page_data(explanation, data)
         for explanation in listed
@@ -112,10 +112,6 @@ window.addEventListener('message', (event) => {
 });
 """
 """Script of the notebook: the frame becomes as tall as its page says."""
-
-
-def _quick_plan(explanation: Explanation) -> Plan | None:
-    return plan_of(explanation, starts=1) if len(explanation.field.ids) else None
 
 
 def _compressed(text: str) -> str:

@@ -48,8 +48,10 @@ class Plan:
     places: layout.Places
 
 
-def plan_of(explanation: Explanation, starts: int = layout.STARTS) -> Plan:
-    """The layout of an explanation's graph, for all its outputs."""
+def plan_of(explanation: Explanation, starts: int = layout.STARTS) -> Plan | None:
+    """The layout of an explanation's graph, for all its outputs; None if it has no nodes."""
+    if not len(explanation.field.ids):
+        return None
     by_output = [drawings.drawing_of(view) for view in _views(explanation)]
     strongest = _strongest(by_output)
     grouping = drawings.find_groups(strongest, MOST_DOTS)
@@ -115,9 +117,9 @@ def _graph(
     most_rows: int,
     feature_names: Sequence[str] | None,
 ) -> dict[str, Any] | None:
-    if not len(explanation.field.ids):
-        return None
     plan = plan or plan_of(explanation)
+    if plan is None:
+        return None
     by_output = [drawings.drawing_of(view) for view in views]
     shown = [drawings.with_groups(drawing, plan.grouping) for drawing in by_output]
     first = shown[explanation.row]

@@ -109,10 +109,10 @@ def figure(explanation: Explanation, *, rows: canvas.Top = 10, **options: Any) -
         A matplotlib figure.
 
     """
-    drawn = has_graph(explanation)
-    fig = Figure(figsize=(9.2, 4.0) if drawn else (5.4, 3.4), layout="constrained")
+    shows_graph = has_graph(explanation)
+    fig = Figure(figsize=(9.2, 4.0) if shows_graph else (5.4, 3.4), layout="constrained")
     FigureCanvasAgg(fig)
-    if not drawn:
+    if not shows_graph:
         bars(explanation, fig.add_subplot(), top=rows)
         return fig
     graph_ax, bars_ax = fig.subplots(1, 2, width_ratios=(1.45, 1), gridspec_kw={"wspace": 0.06})

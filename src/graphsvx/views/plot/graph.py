@@ -186,30 +186,18 @@ def _fit(ax: Axes, places: placing.Places) -> float:
 
 def _draw_lines(ax: Axes, drawing: PlacedDrawing) -> None:
     by_credit = any(line.plays for line in drawing.drawing.lines)
-    strokes, widths, colours = [], [], []
+    strokes: list[tuple[tuple[Any, Any], float, str]] = []
     for line in sorted(drawing.drawing.lines, key=lambda line: abs(line.credit)):
         width, colour = _line_style(drawing, line, by_credit)
         a, b = drawing.where[line.a], drawing.where[line.b]
-        if line.one_way:
-            ax.add_patch(
-                FancyArrowPatch(
-                    a,
-                    b,
-                    arrowstyle="-|>",
-                    mutation_scale=5 + 2 * width,
-                    lw=width,
-                    color=colour,
-                    shrinkA=drawing.size(line.a) + 1,
-                    shrinkB=drawing.size(line.b) + 1.5,
-                    zorder=1,
-                )
-            )
+        if not line.one_way:
+            strokes += [(ends, width, colour) for ends in _strokes(drawing, line, a, b)]
             continue
-        parallel = _strokes(drawing, line, a, b)
-        strokes += parallel
-        widths += [width] * len(parallel)
-        colours += [colour] * len(parallel)
-    edges = LineCollection(strokes, linewidths=widths, colors=colours, zorder=1, gid="edges")
+        gaps = {"shrinkA": drawing.size(line.a) + 1, "shrinkB": drawing.size(line.b) + 1.5}
+        style: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 5 + 2 * width, **gaps}
+        ax.add_patch(FancyArrowPatch(a, b, lw=width, color=colour, zorder=1, **style))
+    ends, widths, colours = zip(*strokes, strict=True) if strokes else ((), (), ())
+    edges = LineCollection(ends, linewidths=widths, colors=colours, zorder=1, gid="edges")
     edges.set_capstyle("round")
     ax.add_collection(edges, autolim=False)
 

@@ -19,7 +19,7 @@ from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import feature_inputs
-from graphsvx.results.ranking import Entry, Players, entries, listed, scale_of
+from graphsvx.results.ranking import Entry, Player, Players, entries, listed, scale_of
 from graphsvx.results.summary import Summary
 from graphsvx.utils.constraints import Converted, Positive, checks_arguments, shown
 from graphsvx.views import palette
@@ -57,25 +57,20 @@ def _listed(explanations: Any, name: str) -> Sequence[Explanation]:
 Many = Annotated[Sequence[Explanation], Converted(_listed)]
 
 
-Player = tuple[str, tuple[int, ...]]
-"""Kind and id."""
-
-
 def _matrix(
     explanations: Sequence[Explanation], players: Players, top: int
-) -> tuple[list[str], list[Player], Floats]:
-    """Names, players and credit [players, explanations], by decreasing sum of absolute credit."""
+) -> tuple[list[Player], Floats]:
+    """Players and credit [players, explanations], by decreasing sum of absolute credit."""
     columns = [_by_player(explanation, players) for explanation in explanations]
-    names = {key: entry.name for column in reversed(columns) for key, entry in column.items()}
     keys = list(dict.fromkeys(key for column in columns for key in column))
     rows = [[column[key].credit if key in column else np.nan for column in columns] for key in keys]
     credit = np.array(rows).reshape(len(keys), len(explanations))
     order = np.argsort(-np.nansum(np.abs(credit), axis=1), kind="stable")[:top]
-    return [names[keys[i]] for i in order], [keys[i] for i in order], credit[order]
+    return [keys[i] for i in order], credit[order]
 
 
 def _by_player(explanation: Explanation, players: Players) -> dict[Player, Entry]:
-    return {(entry.kind, entry.key): entry for entry in entries(explanation, players)}
+    return {entry.player: entry for entry in entries(explanation, players)}
 
 
 def _labels(labels: Sequence[str] | None, explanations: Sequence[Explanation]) -> Sequence[str]:
@@ -125,10 +120,10 @@ def beeswarm(
             f"inputs must be [explanations, features] with {len(explanations)} rows, "
             f"got {list(levels.shape)}"
         )
-    names, keys, credit = _matrix(explanations, players, top)
-    ax = canvas.axes(ax, 5.6, 1.3 + 0.34 * max(2, len(names)), grid="x")
+    keys, credit = _matrix(explanations, players, top)
+    ax = canvas.axes(ax, 5.6, 1.3 + 0.34 * max(2, len(keys)), grid="x")
     ax.axvline(0, color=palette.GREY, lw=0.9)
-    for i, ((kind, key), row) in enumerate(zip(keys, credit, strict=True)):
+    for i, ((kind, key, _), row) in enumerate(zip(keys, credit, strict=True)):
         present = np.isfinite(row)
         heights = i + _spread(row[present])
         colours: Any = [palette.FOR if v > 0 else palette.AGAINST for v in row[present]]
@@ -136,8 +131,8 @@ def beeswarm(
             column = levels[:, key[0]]
             colours = LEVELS((column[present] - column.min()) / (np.ptp(column) or 1.0))
         ax.scatter(row[present], heights, s=11, c=colours, linewidths=0, alpha=0.85, zorder=3)
-    canvas.names(ax, names)
-    ax.set_ylim(len(names) - 0.5, -0.5)
+    canvas.names(ax, [name for _, _, name in keys])
+    ax.set_ylim(len(keys) - 0.5, -0.5)
     canvas.label(ax, canvas.of_credit(explanations[0]))
     if levels is not None and colorbar:
         shades = ScalarMappable(Normalize(0, 1), LEVELS)
@@ -189,13 +184,13 @@ def heatmap(
         InputError: there is not one label for each explanation.
 
     """
-    names, _, credit = _matrix(explanations, players, top)
+    keys, credit = _matrix(explanations, players, top)
     columns = len(explanations)
     words = _labels(labels, explanations)
     if labels is None:
         single = [explanation.centres for explanation in explanations]
         words = [str(ids[0] if len(ids) == 1 else i) for i, ids in enumerate(single)]
-    ax = canvas.axes(ax, 2.2 + min(7.0, max(3.0, 0.22 * columns)), 1.3 + 0.26 * len(names))
+    ax = canvas.axes(ax, 2.2 + min(7.0, max(3.0, 0.22 * columns)), 1.3 + 0.26 * len(keys))
     # Hatched where an explanation does not have the player, which differs from credit 0.
     ax.patch.set(facecolor="#FFFFFF", edgecolor=palette.PALE, hatch="//////", linewidth=0)
     scale = (float(np.nanmax(np.abs(credit))) if np.isfinite(credit).any() else 0.0) or 1.0
@@ -207,13 +202,12 @@ def heatmap(
         aspect="auto",
         interpolation="nearest",
     )
-    canvas.names(ax, names)
+    canvas.names(ax, [name for _, _, name in keys])
     step = max(1, math.ceil(columns / 24))
     canvas.names(ax, words, "x", 14, step)
-    shown = words[::step]
-    long = max(map(len, shown), default=0) > 2
+    long = max(map(len, words[::step]), default=0) > 2
     ax.tick_params(length=0, labelsize=canvas.TINY)
-    ax.tick_params(axis="x", labelrotation=90 if long and len(shown) > 14 else 0)
+    ax.tick_params(axis="x", labelrotation=90 if long and columns > 14 * step else 0)
     ax.spines[:].set_visible(False)
     canvas.label(ax, "explanation")
     if colorbar:
@@ -248,7 +242,7 @@ def share(
 
     """
     motifs, words = _motifs(explanations, motif), _labels(labels, explanations)
-    parts = [_parts(*both) for both in zip(explanations, motifs, strict=True)]
+    parts = [_parts(e, nodes) for e, nodes in zip(explanations, motifs, strict=True)]
     rows = range(len(parts))
     ax = canvas.axes(ax, 6.0, 1.35 + 0.34 * len(parts), grid="x")
     left, right = np.zeros(len(parts)), np.zeros(len(parts))

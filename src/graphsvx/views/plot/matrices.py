@@ -134,8 +134,9 @@ def _strongest(
         raise InputError(
             "this explanation has no interactions of pairs; explain with method=GraphSVX(order=2)"
         )
-    found = dict.fromkeys(player for pair in explanation.together() for player in pair.positions)
-    players, names = sorted([*found][:top]), explanation.player_names
+    by_strength = [player for pair in explanation.together() for player in pair.positions]
+    players = sorted([*dict.fromkeys(by_strength)][:top])
+    names = explanation.player_names
     values = record.matrix(explanation.row, len(names)).numpy()[np.ix_(players, players)]
     return record, players, [canvas.short(names[player], 18) for player in players], values
 
