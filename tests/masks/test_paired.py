@@ -193,6 +193,15 @@ def test_strata_count_their_pairs(players: int) -> None:
     assert 2 * strata.pair_counts.sum() == 2**players - 2
 
 
+@pytest.mark.parametrize("players", [1023, 1030, 20_001])
+def test_strata_of_very_many_players_have_weights(players: int) -> None:
+    strata = _Strata(players)
+    assert strata.enumerable(10**6) < strata.count
+    for shares in (strata.mass, strata.even, strata.root):
+        assert shares.sum() == pytest.approx(1)
+        assert shares.min() > 0
+
+
 def test_draws_in_many_parts_have_the_size_of_their_stratum(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -108,15 +108,15 @@ class _Strata:
         self.players = players
         self.count = players // 2
         sizes = np.arange(1, self.count + 1)
-        # A stratum has two sizes, but for the one in the middle.
-        two_sizes: Floats = np.where(2 * sizes == players, 1.0, 2.0)
-        self.pair_counts: Floats = np.rint(two_sizes * comb(players, sizes) / 2)
+        # A stratum has two sizes; the one in the middle has one, which counts half.
+        size_share = np.where(2 * sizes == players, 0.5, 1.0)
+        self.pair_counts: Floats = np.rint(size_share * comb(players, sizes))
         """Pairs of each stratum; infinity: very many."""
         # Kernel mass of all coalitions of a size: (M - 1) / (s (M - s)).
-        self.mass = _shares(two_sizes / (sizes * (players - sizes)))
-        self.even = _shares(two_sizes)
-        # Each size with the root of its mass.
-        self.root = _shares(np.sqrt(self.mass * two_sizes))
+        self.mass = _shares(size_share / (sizes * (players - sizes)))
+        self.even = _shares(size_share)
+        # Both sizes of a stratum, each with the root of its mass.
+        self.root = _shares(np.sqrt(self.mass * 2 * size_share))
 
     def enumerable(self, pairs: int) -> int:
         """How many strata, from the outside in, would be drawn more often than they have pairs."""
