@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import combinations
 from math import comb
 
@@ -23,12 +24,44 @@ from graphsvx.masks.base import all_rows
 from graphsvx.masks.paired import Paired
 from graphsvx.testing import oracle
 
-Game = dict[frozenset[int], float]
+Game = dict[frozenset, float]
+
+
+def derivative(worth: Game, of: frozenset, at: frozenset) -> float:
+    """What players add together, beyond what fewer of them add, when they join a coalition."""
+    return sum((-1) ** (len(of) - len(part)) * worth[at | part] for part in oracle.coalitions(of))
+
+
+def shapley_interactions(
+    players: Iterable, value: Callable[[frozenset], float], order: int = 2
+) -> dict[frozenset, float]:
+    """Shapley interaction index of all sets of 1 to `order` players; of one, its Shapley value."""
+    everyone = frozenset(players)
+    worth = {coalition: value(coalition) for coalition in oracle.coalitions(everyone)}
+    return {
+        of: sum(
+            derivative(worth, of, at)
+            / ((len(everyone) - len(of) + 1) * comb(len(everyone) - len(of), len(at)))
+            for at in oracle.coalitions(everyone - of)
+        )
+        for of in worth
+        if 1 <= len(of) <= order
+    }
 
 
 def random_game(players: int, seed: int) -> Game:
     rng = np.random.default_rng(seed)
     return {coalition: float(rng.normal()) for coalition in oracle.coalitions(range(players))}
+
+
+def test_a_pair_of_gloves_belongs_together() -> None:
+    found = shapley_interactions("abc", lambda on: float("a" in on and len(on) > 1))
+    assert found[frozenset("ab")] == found[frozenset("ac")] == pytest.approx(0.5)
+    assert found[frozenset("bc")] == pytest.approx(-0.5)
+    worth = random_game(4, 0)
+    alone = shapley_interactions(range(4), worth.__getitem__, order=1)
+    credit = oracle.shapley_values(range(4), worth.__getitem__)
+    assert alone == pytest.approx({frozenset([i]): value for i, value in credit.items()})
 
 
 def defined(game: Game, players: int, index: str, order: int) -> dict[frozenset[int], float]:
@@ -37,18 +70,18 @@ def defined(game: Game, players: int, index: str, order: int) -> dict[frozenset[
     sets = [each for each in oracle.coalitions(everyone) if 0 < len(each) <= order]
     if index == "FSII":
         return faithful(game, players, order)
-    found = oracle.interactions(everyone, game.__getitem__, order)
+    found = shapley_interactions(everyone, game.__getitem__, order)
     for of in sets if index in ("STII", "BII") else ():
         t, rest = len(of), everyone - of
         if index == "STII" and t < order:
-            found[of] = oracle.derivative(game, of, frozenset())
+            found[of] = derivative(game, of, frozenset())
             continue
         weight = {
             "BII": lambda s, t=t: 2.0 ** -(players - t),
             "STII": lambda s, t=t: order / players / comb(players - 1, s),
         }[index]  # fmt: skip
         found[of] = sum(
-            weight(len(at)) * oracle.derivative(game, of, at) for at in oracle.coalitions(rest)
+            weight(len(at)) * derivative(game, of, at) for at in oracle.coalitions(rest)
         )
     if index != "k-SII":
         return found

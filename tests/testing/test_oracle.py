@@ -50,14 +50,6 @@ def test_the_regression_of_eq_3_gives_shapley_values(players: int) -> None:
     assert oracle.weighted_regression(range(players), worth.__getitem__) == pytest.approx(credit)
     gain = worth[frozenset(range(players))] - worth[frozenset()]
     assert sum(credit.values()) == pytest.approx(gain)
-    alone = oracle.interactions(range(players), worth.__getitem__, order=1)
-    assert alone == pytest.approx({frozenset([i]): value for i, value in credit.items()})
-
-
-def test_a_pair_of_gloves_belongs_together() -> None:
-    found = oracle.interactions("abc", lambda on: float("a" in on and len(on) > 1))
-    assert found[frozenset("ab")] == found[frozenset("ac")] == pytest.approx(0.5)
-    assert found[frozenset("bc")] == pytest.approx(-0.5)
 
 
 def test_switched_off_features_are_means_of_all_nodes() -> None:

@@ -6,8 +6,7 @@ check_mask(MyMask())
 Each function raises an AssertionError that names the law that does not hold.
 """
 
-from graphsvx.testing.games import check_estimator, check_mask
 from graphsvx.testing.generators import check_generator, check_players
-from graphsvx.testing.methods import check_method
+from graphsvx.testing.laws import check_estimator, check_mask, check_method
 
 __all__ = ["check_estimator", "check_generator", "check_mask", "check_method", "check_players"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,18 +22,18 @@ from graphsvx.generators import GameSetup, Generator
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import Edges, Nodes, NodesAndFeatures, PlayerKind
-from graphsvx.testing.laws import (
-    random_graph,
-    random_model,
-    random_numbers,
-    random_state_untouched,
-    require,
-)
+from graphsvx.testing.laws import Laws, random_graph, random_model, random_numbers
 from graphsvx.testing.oracle import shapley_of_table
 from graphsvx.utils.exclusive import exclusive
 
 _MOST_PLAYERS = 7
 """All 2^M coalitions of so many players are run one by one."""
+_TRAITS: dict[str, tuple[Any, ...]] = {
+    "blocks_paths": (True, False),
+    "edge_players": (True, False),
+    "feature_rows": ("own", "by_mask", "any"),
+}
+"""What a generator may say of itself; the last where it says nothing."""
 
 
 def check_generator(generator: Generator, *, seeds: Iterable[int] = range(4)) -> None:
@@ -46,80 +47,68 @@ def check_generator(generator: Generator, *, seeds: Iterable[int] = range(4)) ->
         AssertionError: a law does not hold; the message says which.
 
     """
-    require(
-        callable(getattr(generator, "prepare", None)),
-        generator,
-        "has a method prepare(setup, rng) that returns the generator to use",
-    )
-    traits = (
-        ("blocks_paths", (True, False)),
-        ("edge_players", (True, False)),
-        ("feature_rows", ("own", "by_mask", "any")),
-    )
-    for name, allowed in traits:
-        trait = getattr(generator, name, allowed[-1])
-        require(trait in allowed, generator, f"{name} is one of {allowed}, got {trait!r}")
-    alone = Edges() if getattr(generator, "edge_players", False) else Nodes()
-    kinds = (alone,) if isinstance(alone, Edges) else (alone, NodesAndFeatures())
+    laws = Laws(generator)
+    law = "has a method prepare(setup, rng) that returns the generator to use"
+    laws.require(callable(getattr(generator, "prepare", None)), law)
+    traits = {name: getattr(generator, name, allowed[-1]) for name, allowed in _TRAITS.items()}
+    for name, trait in traits.items():
+        laws.require(trait in _TRAITS[name], f"{name} is one of {_TRAITS[name]}, got {trait!r}")
+    edge_players = bool(traits["edge_players"])
+    kinds = (Edges(),) if edge_players else (Nodes(), NodesAndFeatures())
     for seed in seeds:
         data, model = random_graph(seed), random_model(seed)
         with exclusive():
             query = build_query(model, data, node=0)
             with evaluation_mode(query.model.submodules):
-                _check_graph(generator, query, seed)
+                everyone = Edges() if edge_players else NodesAndFeatures(features="all")
+                setup = everyone.setup(query, choose_evaluator(query, None, 0), 0)
+                _check_graphs(laws, generator, setup, traits, seed)
         for kind in kinds:
-            _check_credit(generator, kind, generator, model, data)
+            _check_credit(laws, kind, generator, model, data)
 
 
-def _setup(query: Query, edge_players: bool) -> GameSetup:
-    kind = Edges() if edge_players else NodesAndFeatures(features="all")
-    return kind.setup(query, choose_evaluator(query, None, 0), 0)
-
-
-def _check_graph(generator: Generator, query: Query, seed: int) -> None:
-    edge_players = getattr(generator, "edge_players", False)
-    setup = _setup(query, edge_players)
+def _check_graphs(
+    laws: Laws, generator: Generator, setup: GameSetup, traits: Mapping[str, Any], seed: int
+) -> None:
     field, players = setup.field, setup.players
-    count = min(players.edges if edge_players else players.nodes, _MOST_PLAYERS + 1)
-    second = _wide(all_rows(count), players.edges if edge_players else players.nodes)
+    playing = players.edges if traits["edge_players"] else players.nodes
+    second = _wide(all_rows(min(playing, _MOST_PLAYERS + 1)), playing)
     first = np.ones((len(second), players.features), dtype=bool)
-    with random_state_untouched(generator):
+    with laws.random_state_untouched():
         ready = generator.prepare(setup, random_numbers(seed))
         batch = ready(setup, first, second)
-    _check_form(generator, batch, setup, len(second))
+    _check_form(laws, batch, setup, len(second))
     edges, features = batch.active_edges(field), _features(batch)
-    originals = setup.feature_table
-    unchanged = edges[-1].all() and torch.equal(features[-1], originals)
-    require(unchanged, generator, "the coalition of all players gives the graph as it is")
-    for prepared, law in (
-        (ready, "after prepare() the same coalitions give the same perturbed graphs"),
-        (
-            generator.prepare(setup, random_numbers(seed)),
-            "prepare() with the same random numbers gives the same perturbed graphs",
-        ),
-    ):
-        again = prepared(setup, first, second)
-        same = np.array_equal(again.active_edges(field), edges)
-        require(same and torch.equal(_features(again), features), generator, law)
+
+    def same(again: Perturbations, rows: slice = slice(None)) -> bool:
+        same_edges = np.array_equal(again.active_edges(field), edges[rows])
+        return same_edges and torch.equal(_features(again), features[rows])
+
+    unchanged = edges[-1].all() and torch.equal(features[-1], setup.feature_table)
+    laws.require(unchanged, "the coalition of all players gives the graph as it is")
+    law = "after prepare() the same coalitions give the same perturbed graphs"
+    laws.require(same(ready(setup, first, second)), law)
+    prepared = generator.prepare(setup, random_numbers(seed))
+    law = "prepare() with the same random numbers gives the same perturbed graphs"
+    laws.require(same(prepared(setup, first, second)), law)
     for row in (0, len(second) // 2, len(second) - 1):
-        alone = ready(setup, first[row : row + 1], second[row : row + 1])
-        same = np.array_equal(alone.active_edges(field)[0], edges[row])
-        require(
-            same and torch.equal(_features(alone)[0], features[row]),
-            generator,
-            "a perturbed graph does not depend on the other coalitions of a batch",
+        alone = slice(row, row + 1)
+        law = "a perturbed graph does not depend on the other coalitions of a batch"
+        laws.require(same(ready(setup, first[alone], second[alone]), alone), law)
+    if not traits["edge_players"]:
+        feature_masks = _wide(all_rows(min(players.features, 3)), players.features)
+        first, second = (
+            np.repeat(feature_masks, len(second), 0),
+            np.tile(second, (len(feature_masks), 1)),
         )
-    if edge_players:
-        _check_traits(generator, setup, second, first, batch)
-        return
-    feature_masks = all_rows(min(players.features, 3))
-    feature_masks = _wide(feature_masks, players.features)
-    mixed_first = np.repeat(feature_masks, len(second), 0)
-    mixed_second = np.tile(second, (len(feature_masks), 1))
-    mixed = ready(setup, mixed_first, mixed_second)
-    same = np.array_equal(mixed.active_edges(field), np.tile(edges, (len(feature_masks), 1)))
-    require(same, generator, "the edges of a perturbed graph do not depend on features")
-    _check_traits(generator, setup, mixed_second, mixed_first, mixed)
+        batch = ready(setup, first, second)
+        independent = np.array_equal(
+            batch.active_edges(field), np.tile(edges, (len(feature_masks), 1))
+        )
+        laws.require(independent, "the edges of a perturbed graph do not depend on features")
+    _check_rows(laws, traits["feature_rows"], setup, first, batch)
+    if traits["blocks_paths"]:
+        _check_paths(laws, setup, first, second, batch)
 
 
 def _wide(rows: Bools, players: int) -> Bools:
@@ -132,61 +121,55 @@ def _features(batch: Perturbations) -> Tensor:
     return plain(batch.feature_table)[torch.from_numpy(batch.feature_rows().copy())]
 
 
-def _check_form(
-    generator: Generator, batch: Perturbations, setup: GameSetup, coalitions: int
-) -> None:
+def _check_form(laws: Laws, batch: Perturbations, setup: GameSetup, coalitions: int) -> None:
     field = setup.field
-    require(isinstance(batch, Perturbations), generator, "returns a Perturbations record")
+    laws.require(isinstance(batch, Perturbations), "returns a Perturbations record")
     right = batch.active.dtype == bool and batch.active.shape == (coalitions, field.size)
-    require(right, generator, "active is boolean, [coalitions, nodes of the field]")
+    laws.require(right, "active is boolean, [coalitions, nodes of the field]")
     for name in ("added_edges", "removed_edges"):
         changed = getattr(batch, name)
         right = changed is None or (
             changed.dtype == bool and changed.shape == (coalitions, len(field.edges))
         )
-        require(right, generator, f"{name} is boolean, [coalitions, edges of the field]")
+        laws.require(right, f"{name} is boolean, [coalitions, edges of the field]")
     table, rows = plain(batch.feature_table), batch.feature_rows()
     inside = rows.shape == (coalitions, field.size) and rows.min() >= 0 and rows.max() < len(table)
-    require(inside, generator, "feature_row has a row of feature_table for each node")
-    originals = setup.feature_table
-    starts = len(table) >= field.size and torch.equal(table[: field.size], originals)
-    require(starts, generator, "feature_table starts with the features of the field's nodes")
-    require(table.isfinite().all(), generator, "features are finite")
+    laws.require(inside, "feature_row has a row of feature_table for each node")
+    starts = len(table) >= field.size and torch.equal(table[: field.size], setup.feature_table)
+    laws.require(starts, "feature_table starts with the features of the field's nodes")
+    laws.require(table.isfinite().all(), "features are finite")
 
 
-def _check_traits(
-    generator: Generator, setup: GameSetup, second: Bools, first: Bools, batch: Perturbations
+def _check_rows(
+    laws: Laws, trait: str, setup: GameSetup, first: Bools, batch: Perturbations
 ) -> None:
-    """What a generator says of itself, coalition by coalition."""
-    field = setup.field
-    edges, features, rows = batch.active_edges(field), _features(batch), batch.feature_rows()
-    trait = getattr(generator, "feature_rows", "any")
+    """`feature_rows`: which features a node may get, coalition by coalition."""
+    features, rows = _features(batch), batch.feature_rows()
     seen: dict[tuple[int, bytes], Tensor] = {}
+    law = f'feature_rows = "{trait}": '
     for k in range(len(batch) if trait != "any" else 0):
-        for node in range(field.size):
-            content, original = features[k, node], setup.feature_table[node]
+        for node in range(setup.field.size):
+            content, row = features[k, node], rows[k, node]
             if trait == "own" and node >= setup.num_feature_nodes:
-                require(
-                    torch.equal(content, original),
-                    generator,
-                    'feature_rows = "own": nodes that are not explained keep their features',
-                )
-            elif trait == "by_mask" and rows[k, node] < field.size:
-                require(
-                    rows[k, node] == node,
-                    generator,
-                    'feature_rows = "by_mask": a row that is not replaced is the node\'s own',
-                )
+                own = torch.equal(content, setup.feature_table[node])
+                laws.require(own, f"{law}nodes that are not explained keep their features")
+            elif trait == "by_mask" and row < setup.field.size:
+                laws.require(row == node, f"{law}a row that is not replaced is the node's own")
             else:
                 before = seen.setdefault((node, first[k].tobytes()), content)
-                require(
-                    torch.equal(before, content),
-                    generator,
-                    f'feature_rows = "{trait}": a replaced row depends on its node and '
-                    "the mask of features alone",
-                )
-    if not getattr(generator, "blocks_paths", False):
-        return
+                by_mask = "a replaced row depends on its node and the mask of features alone"
+                laws.require(torch.equal(before, content), law + by_mask)
+
+
+def _check_paths(
+    laws: Laws, setup: GameSetup, first: Bools, second: Bools, batch: Perturbations
+) -> None:
+    """`blocks_paths`: what is behind a node that is off cannot be seen, coalition by coalition."""
+    field, edges, features = setup.field, batch.active_edges(setup.field), _features(batch)
+    law = (
+        "blocks_paths = True: what the explained node sees depends only on the nodes that reach "
+        "it through switched-on nodes"
+    )
     by_set: dict[tuple[bytes, bytes], tuple[Bools, Tensor]] = {}
     for k in range(len(batch)):
         connected = _connected(field, setup.players.active_nodes(field.size, second[k : k + 1])[0])
@@ -195,12 +178,7 @@ def _check_traits(
         key = (connected.tobytes(), first[k].tobytes())
         edges_before, inner_before = by_set.setdefault(key, (into, inner))
         same = np.array_equal(edges_before, into) and torch.equal(inner_before, inner)
-        require(
-            same,
-            generator,
-            "blocks_paths = True: what the explained node sees depends only on the nodes "
-            "that reach it through switched-on nodes",
-        )
+        laws.require(same, law)
 
 
 def _connected(field: Field, on: Bools) -> Bools:
@@ -228,17 +206,16 @@ def check_players(kind: PlayerKind, *, seeds: Iterable[int] = range(4)) -> None:
         AssertionError: a law does not hold; the message says which.
 
     """
-    require(isinstance(kind, PlayerKind), kind, "is a graphsvx.methods.player_kinds.PlayerKind")
-    compared = 0
+    laws, compared = Laws(kind), 0
+    laws.require(isinstance(kind, PlayerKind), "is a graphsvx.methods.player_kinds.PlayerKind")
     for seed in seeds:
-        compared += _check_credit(
-            kind, kind, kind.generator, random_model(seed), random_graph(seed, nodes=4)
-        )
-    require(compared, kind, f"somebody plays (and at most {_MOST_PLAYERS + 1} in some graph)")
+        model, data = random_model(seed), random_graph(seed, nodes=4)
+        compared += _check_credit(laws, kind, kind.generator, model, data)
+    laws.require(compared, f"somebody plays (and at most {_MOST_PLAYERS + 1} in some graph)")
 
 
 def _check_credit(
-    block: object, kind: PlayerKind, generator: Generator, model: torch.nn.Module, data: object
+    laws: Laws, kind: PlayerKind, generator: Generator, model: torch.nn.Module, data: object
 ) -> int:
     """Exact credit of GraphSVX against the definition: one call a coalition, whole graph.
 
@@ -253,7 +230,7 @@ def _check_credit(
             evaluator = choose_evaluator(query, None, 0)
             setup, again = (playing.setup(query, evaluator, 0) for _ in range(2))
             same = repr(vars(setup.players)) == repr(vars(again.players))
-            require(same, block, "the same seed gives the same players")
+            laws.require(same, "the same seed gives the same players")
             players = setup.players
             sides = {"features": players.features, "nodes": players.nodes, "edges": players.edges}
             sides = {side: n for side, n in sides.items() if 0 < n <= _MOST_PLAYERS + 1}
@@ -261,24 +238,19 @@ def _check_credit(
             scores = {}
             for side, count in sides.items():
                 rows = all_rows(count)
-                features = np.ones((len(rows), players.features), dtype=bool)
                 others = np.ones((len(rows), players.edges or players.nodes), dtype=bool)
-                if side == "features":
-                    features, others = rows, ~others
-                else:
-                    others = rows
-                scores[side] = _scores(
-                    model, query, evaluator.field, ready(setup, features, others)
-                )
+                features = np.ones((len(rows), players.features), dtype=bool)
+                chosen = (rows, ~others) if side == "features" else (features, rows)
+                scores[side] = _scores(model, query, evaluator.field, ready(setup, *chosen))
     method = GraphSVX(players=kind, generator=generator, samples=4 << _MOST_PLAYERS)
     explanation = explain(model, data, node=0, method=method)
     gap = abs(explanation.base + explanation.total - explanation.prediction)
-    require(gap < 1e-7, block, "base and credit add up to the prediction")
+    laws.require(gap < 1e-7, "base and credit add up to the prediction")
     for side in sides:
         values = getattr(explanation, f"{side.removesuffix('s')}_values")
         truth = shapley_of_table(scores[side][:, explanation.target])
         close = np.shape(values) == truth.shape and np.allclose(values.numpy(), truth, atol=1e-7)
-        require(close, block, f"credit of {side} is the Shapley values of their game by definition")
+        laws.require(close, f"credit of {side} is the Shapley values of their game by definition")
     return len(sides)
 
 

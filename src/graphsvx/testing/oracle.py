@@ -215,30 +215,6 @@ def shapley_of_table(values: Any) -> Any:
     return np.stack(credit)
 
 
-def derivative(
-    worth: Mapping[frozenset[Player], Any], of: frozenset[Player], at: frozenset[Player]
-) -> Any:
-    """What players add together, beyond what fewer of them add, when they join a coalition."""
-    return sum((-1) ** (len(of) - len(part)) * worth[at | part] for part in coalitions(of))
-
-
-def interactions(
-    players: Iterable[Player], value: Callable[[frozenset[Player]], Any], order: int = 2
-) -> dict[frozenset[Player], Any]:
-    """Shapley interaction index of all sets of 1 to `order` players; of one, its Shapley value."""
-    everyone = frozenset(players)
-    worth = {coalition: value(coalition) for coalition in coalitions(everyone)}
-    return {
-        of: sum(
-            derivative(worth, of, at)
-            / ((len(everyone) - len(of) + 1) * comb(len(everyone) - len(of), len(at)))
-            for at in coalitions(everyone - of)
-        )
-        for of in worth
-        if 1 <= len(of) <= order
-    }
-
-
 def kernel_weight(size: int, players: int) -> float:
     """pi of Eq. 3, for coalitions that are neither empty nor full."""
     return (players - 1) / (players * size) / comb(players - 1, size)
