@@ -30,7 +30,7 @@ from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto, Mask, Masks, SmarterSeparate
 from graphsvx.methods.pipeline import fit_all, play
 from graphsvx_lab.datasets import load
-from graphsvx_lab.datasets.folders import data_dir, models_dir
+from graphsvx_lab.datasets.catalogue import data_dir, models_dir
 
 CLASSES = ((65, 200), (201, 600), (601, 2500))
 BUDGETS = (300, 1000, 4000)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from graphsvx.utils.files import atomic_write
-from graphsvx_lab.datasets.folders import cache_dir
+from graphsvx_lab.datasets.catalogue import cache_dir
 
 Truth = tuple[np.ndarray, np.ndarray]
 """Shapley values and their standard errors, [M] each."""

@@ -28,7 +28,7 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.utils.files import atomic_write
 from graphsvx.views import html, plot
 from graphsvx_lab import zoo
-from graphsvx_lab.datasets.titles import TRUTH_TITLES as TITLES
+from graphsvx_lab.datasets.catalogue import TRUTH_TITLES as TITLES
 from graphsvx_lab.zoo import Trained
 
 HERE = Path(__file__).parent

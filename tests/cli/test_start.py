@@ -13,7 +13,6 @@ from graphsvx.methods import registry
 from graphsvx.methods.graphsvx import SETTINGS
 from graphsvx.methods.settings import RENAMED
 from graphsvx_lab import datasets, zoo
-from graphsvx_lab.datasets import registry as loaders
 from graphsvx_lab.datasets.catalogue import CATALOGUE
 from graphsvx_lab.zoo.settings import (
     BLOCK_MODELS,
@@ -93,7 +92,6 @@ def test_settings_read_from_the_source_are_those_of_the_method(name: str) -> Non
 
 def test_names_are_those_of_the_registries() -> None:
     assert tuple(names.METHODS) == registry.names()
-    assert tuple(CATALOGUE) == tuple(loaders.LOADERS)
     assert set(names.ZOO) == {*BLOCK_MODELS, *CITATION_MODELS, *TYPED_MODELS, *RELATIONAL_MODELS}
     assert set(names._EARLIER) == set(RENAMED)
     assert zoo.models("cora") == CITATION_MODELS

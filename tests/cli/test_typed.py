@@ -112,7 +112,7 @@ def test_nodes_of_hetero_data_need_a_type(run: Run, folder) -> None:
 
 def test_fb15k_237_from_a_data_folder(run: Run, tmp_path: Path, monkeypatch) -> None:
     """The command on the data set itself, with few facts and an untrained model."""
-    entities, relations = TYPES["fb15k-237"].counts[0], RELATIONS
+    entities, relations = TYPES["fb15k-237"].nodes["node"][0], RELATIONS
     folder = tmp_path / "FB15k-237"
     folder.mkdir()
     draws = np.random.default_rng(0)

@@ -30,8 +30,7 @@ from torch_geometric.datasets import Amazon, FB15k_237, Planetoid, TUDataset
 from graphsvx.errors import DataError
 from graphsvx_lab import datasets
 from graphsvx_lab.datasets import molecules, raw, typed
-from graphsvx_lab.datasets.catalogue import CATALOGUE, data_files
-from graphsvx_lab.datasets.origins import ORIGINS, origin_of
+from graphsvx_lab.datasets.catalogue import CATALOGUE, ORIGINS, data_files, origin_of
 
 FILES = {"raw/a.txt": b"1 2\n3\n", "raw/b.bin": b"\x00\x01" * 500}
 
@@ -207,7 +206,7 @@ def test_two_processes_may_download_at_the_same_time(server: Server, tmp_path: P
     script = (
         "import sys\n"
         "from graphsvx_lab.datasets import raw\n"
-        "from graphsvx_lab.datasets.origins import ORIGINS, Origin\n"
+        "from graphsvx_lab.datasets.catalogue import ORIGINS, Origin\n"
         f"ORIGINS['mutag'] = {ORIGINS['mutag']!r}\n"
         "raw.TIMEOUT = 240\n"
         "raw.read_files('mutag', sys.argv[1], lambda *_: None)\n"

@@ -10,7 +10,7 @@ import torch
 
 from graphsvx.errors import DataError
 from graphsvx_lab import datasets
-from graphsvx_lab.datasets.origins import ORIGINS
+from graphsvx_lab.datasets.catalogue import ORIGINS
 
 pytest.importorskip("rdkit")
 HEADER = "smiles,y,split,atom_truth\n"

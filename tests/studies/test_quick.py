@@ -7,8 +7,7 @@ from functools import cache
 import pytest
 
 from graphsvx import runs
-from graphsvx_lab import studies
-from graphsvx_lab.datasets import registry as loaders
+from graphsvx_lab import datasets, studies
 from graphsvx_lab.metrics.measurements import Measurements
 from graphsvx_lab.studies import StudyContext, noise, properties
 from tests.runs.helpers import ThisProcess
@@ -24,11 +23,11 @@ FIGURES = {
 @pytest.fixture(autouse=True)
 def _less_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Data sets are loaded once, and no processes are made."""
-    monkeypatch.setattr(loaders, "LOADERS", LOADED_ONCE)
+    monkeypatch.setattr(datasets, "load", LOADED_ONCE)
     monkeypatch.setattr(runs, "Local", ThisProcess)
 
 
-LOADED_ONCE = {name: cache(load) for name, load in loaders.LOADERS.items()}
+LOADED_ONCE = cache(datasets.load)
 LONG = ("false-positives", "faithfulness")  # measures of the first are tested in test_beyond.py
 SIMILAR = ("masks", "settings", "shortcut")  # to budget, ablation and cut-edges
 FOLDERS = {

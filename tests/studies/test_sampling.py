@@ -15,7 +15,7 @@ from graphsvx.games.base import FunctionGame
 from graphsvx.generators import Indirect
 from graphsvx.masks import Auto, Paired
 from graphsvx.metrics import relative_error
-from graphsvx_lab.datasets.titles import NODE_SETS
+from graphsvx_lab.datasets.catalogue import NODE_SETS
 from graphsvx_lab.metrics.measurements import Measurements, Row
 from graphsvx_lab.studies import sampling
 from graphsvx_lab.studies.sampling import ALL, MOST, OURS, SMARTER, OtherRandomNumbers

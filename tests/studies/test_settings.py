@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphsvx.errors import InputError
-from graphsvx_lab.datasets.titles import TRUTH_SETS
+from graphsvx_lab.datasets.catalogue import TRUTH_SETS
 from graphsvx_lab.metrics.measurements import Measurements, Row
 from graphsvx_lab.studies import ground_truth, settings
 from graphsvx_lab.studies.settings import EXPLAINERS, READINGS, candidates, label, words

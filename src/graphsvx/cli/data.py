@@ -13,9 +13,8 @@ from graphsvx.cli import app
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.errors import DataError
 from graphsvx.utils.console import simple_table, stdout_console
-from graphsvx_lab.datasets.catalogue import CATALOGUE, PAPER_STATISTICS, data_files
-from graphsvx_lab.datasets.folders import data_dir
-from graphsvx_lab.datasets.origins import origin_of
+from graphsvx_lab.datasets import catalogue
+from graphsvx_lab.datasets.catalogue import CATALOGUE, PAPER_STATISTICS, data_dir
 
 SIZES = ("graphs", "classes", "nodes", "features", "edges")
 
@@ -62,7 +61,7 @@ def _listed(name: str) -> dict[str, Any]:
     row: dict[str, Any] = {**_start(name), "truth": entry.truth}
     if entry.sizes is not None:
         row |= asdict(entry.sizes)
-    absent = [file for file in data_files(name) if not (data_dir() / file).is_file()]
+    absent = [file for file in catalogue.data_files(name) if not (data_dir() / file).is_file()]
     if absent:
         row["missing"] = (
             f"{name}: downloaded at first use from {row['origin']} (licence: {row['licence']}), "
@@ -72,7 +71,7 @@ def _listed(name: str) -> dict[str, Any]:
 
 
 def _start(name: str) -> dict[str, Any]:
-    paper, origin = PAPER_STATISTICS.get(name), origin_of(name)
+    paper, origin = PAPER_STATISTICS.get(name), catalogue.origin_of(name)
     return {
         "name": name,
         "missing": None,
@@ -92,15 +91,15 @@ def _loaded(name: str, seed: int) -> dict[str, Any]:
     if row["missing"] or CATALOGUE[name].extra:
         return row
     with stopped_at_once():
-        from graphsvx_lab.datasets import registry as data
+        import torch  # noqa: F401  (what loaders import)
 
     try:
-        loaded = data.load(name, seed)
+        loaded = catalogue.load(name, seed)
     except DataError as error:
         return {**row, "missing": str(error)}
     return {
         **row,
-        **asdict(data.statistics(loaded)),
+        **asdict(catalogue.statistics(loaded)),
         "seed": seed,
         "task": loaded.task,
         "truth": loaded.truth.kind if loaded.truth else None,

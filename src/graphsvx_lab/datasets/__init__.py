@@ -8,14 +8,20 @@
 from typing import TYPE_CHECKING
 
 from graphsvx.utils.lazy import lazy_attributes
-from graphsvx_lab.datasets.catalogue import PAPER_STATISTICS, Statistics, names
-from graphsvx_lab.datasets.folders import data_dir, models_dir
+from graphsvx_lab.datasets.catalogue import (
+    PAPER_STATISTICS,
+    Statistics,
+    data_dir,
+    load,
+    models_dir,
+    names,
+    statistics,
+)
 
 if TYPE_CHECKING:
     from graphsvx_lab.datasets.base import DataSet, Noise, Split
     from graphsvx_lab.datasets.noise import with_noisy_features, with_noisy_nodes
     from graphsvx_lab.datasets.real import nitro_and_amino
-    from graphsvx_lab.datasets.registry import load, statistics
     from graphsvx_lab.datasets.truth import GraphTruth, NodeTruth, Truth
 
 __all__ = [
@@ -38,19 +44,13 @@ __all__ = [
 ]
 
 # Imported at first use, with torch: the list of data sets does not need it.
+_MODULES = {
+    "base": ("DataSet", "Noise", "Split"),
+    "noise": ("with_noisy_features", "with_noisy_nodes"),
+    "real": ("nitro_and_amino",),
+    "truth": ("GraphTruth", "NodeTruth", "Truth"),
+}
 __getattr__ = lazy_attributes(
     __name__,
-    {
-        "DataSet": "graphsvx_lab.datasets.base",
-        "GraphTruth": "graphsvx_lab.datasets.truth",
-        "NodeTruth": "graphsvx_lab.datasets.truth",
-        "Noise": "graphsvx_lab.datasets.base",
-        "Split": "graphsvx_lab.datasets.base",
-        "Truth": "graphsvx_lab.datasets.truth",
-        "load": "graphsvx_lab.datasets.registry",
-        "nitro_and_amino": "graphsvx_lab.datasets.real",
-        "statistics": "graphsvx_lab.datasets.registry",
-        "with_noisy_features": "graphsvx_lab.datasets.noise",
-        "with_noisy_nodes": "graphsvx_lab.datasets.noise",
-    },
+    {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names},
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -25,6 +25,11 @@ class Split:
     train: Tensor
     val: Tensor
     test: Tensor
+
+    @classmethod
+    def none(cls) -> Split:
+        """Three empty parts."""
+        return cls(*torch.empty(3, 0, dtype=torch.long))
 
     def parts(self) -> dict[str, Tensor]:
         """The three parts by name."""
@@ -151,12 +156,12 @@ class DataSet:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over features, edges, labels and split: ties a checkpoint to its data."""
-        digest = hashlib.sha256()
+        digest, tensors = hashlib.sha256(), list[Tensor]()
         for graph in self.graphs:
-            for tensor in _tensors(graph):
-                _update(digest, tensor)
-        for index in self.split.parts().values():
-            _update(digest, index)
+            tensors += _tensors(graph)
+        for tensor in (*tensors, *self.split.parts().values()):
+            digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
         return digest.hexdigest()
 
 
@@ -165,15 +170,9 @@ def _tensors(graph: Data | HeteroData) -> list[Tensor]:
     if isinstance(graph, HeteroData):
         stores = [graph[name] for name in (*graph.node_types, *graph.edge_types)]
         return [store[key] for store in stores for key in ("x", "edge_index", "y") if key in store]
-    keys = (
-        ("edge_index", "edge_type", "triples") if "triples" in graph else ("x", "edge_index", "y")
-    )
-    return [graph[key] for key in (*keys, "edge_weight") if key in graph]
-
-
-def _update(digest: hashlib._Hash, tensor: Tensor) -> None:
-    digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-    digest.update(tensor.contiguous().numpy().tobytes())
+    features = ("edge_type", "triples") if "triples" in graph else ("y",)
+    keys = ("x", "edge_index", *features, "edge_weight")
+    return [graph[key] for key in keys if key in graph]
 
 
 def generator(seed: int, *purpose: str) -> torch.Generator:
@@ -213,3 +212,35 @@ def stratified_split(labels: Tensor, rng: torch.Generator, held_out: float = 0.1
         val=order[train : train + count].sort().values,
         test=order[train + count :].sort().values,
     )
+
+
+def data_set(
+    name: str,
+    seed: int,
+    graphs: Data | HeteroData | Sequence[Data],
+    class_names: Sequence[str],
+    *,
+    split: Split | None = None,
+    task: Task | None = None,
+    **facts: Any,
+) -> DataSet:
+    """A set of nodes of one graph, or of many graphs; by default split 80/10/10 by class.
+
+    facts: further fields of `DataSet`.
+    """
+    single = isinstance(graphs, (Data, HeteroData))
+    unsplit = DataSet(
+        name=name,
+        seed=seed,
+        graphs=(graphs,) if isinstance(graphs, (Data, HeteroData)) else tuple(graphs),
+        task=task or ("node" if single else "graph"),
+        class_names=tuple(class_names),
+        split=split or Split.none(),
+        **facts,
+    )
+    if split is not None:
+        return unsplit
+    # Numbers have no classes to be stratified by.
+    labels = torch.zeros_like(unsplit.labels) if unsplit.regression else unsplit.labels
+    drawn = stratified_split(labels, generator(seed, name, "split"))
+    return replace(unsplit, split=drawn)

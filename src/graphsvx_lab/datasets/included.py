@@ -12,7 +12,13 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import to_undirected
 
-from graphsvx_lab.datasets.base import DataSet, Split, generator, stratified_split
+from graphsvx_lab.datasets.base import (
+    DataSet,
+    Split,
+    data_set,
+    generator,
+    stratified_split,
+)
 
 NEAREST = 5
 """Neighbours of an image in `digits`."""
@@ -26,7 +32,7 @@ IN_BOTH_GROUPS = 8
 """Ruth DeSand; the Southern women before her are group 1, those after her group 2."""
 
 
-def karate(seed: int) -> DataSet:
+def karate(name: str, seed: int, _root: object) -> DataSet:
     """The karate club of Zachary (1977): members, and who met whom outside of the club.
 
     The class is the club that a member joined after the quarrel between the instructor, Mr. Hi,
@@ -35,10 +41,10 @@ def karate(seed: int) -> DataSet:
     network = nx.karate_club_graph()
     names = ["Mr. Hi", *(f"member {number}" for number in range(2, 34)), "John A."]
     officer = [network.nodes[node]["club"] == "Officer" for node in network]
-    return _social("karate", seed, network, names, torch.tensor(officer), ("Mr. Hi", "officer"))
+    return _social(name, seed, network, names, torch.tensor(officer), ("Mr. Hi", "officer"))
 
 
-def les_miserables(seed: int) -> DataSet:
+def les_miserables(name: str, seed: int, _root: object) -> DataSet:
     """Characters of Les Misérables (Knuth 1993), and in how many chapters two of them meet.
 
     These numbers are the edge weights. The class is a community of greedy modularity maximisation
@@ -49,13 +55,13 @@ def les_miserables(seed: int) -> DataSet:
     names = list(network)
     labels = torch.empty(len(names), dtype=torch.long)
     for community in nx.community.greedy_modularity_communities(network, weight="weight"):
-        (label,) = (label for label, name in enumerate(CIRCLES) if name in community)
-        labels[[names.index(name) for name in community]] = label
-    classes = tuple(f"{name}'s circle" for name in CIRCLES)
-    return _social("les-miserables", seed, network, names, labels, classes, weighted=True)
+        (label,) = (label for label, main in enumerate(CIRCLES) if main in community)
+        labels[[names.index(person) for person in community]] = label
+    classes = tuple(f"{main}'s circle" for main in CIRCLES)
+    return _social(name, seed, network, names, labels, classes, weighted=True)
 
 
-def southern_women(seed: int) -> DataSet:
+def southern_women(name: str, seed: int, _root: object) -> DataSet:
     """18 women and the 14 social events that they attended (Davis, Gardner and Gardner 1941).
 
     The class is the group that the authors assigned after interviews. They counted Ruth DeSand to
@@ -81,18 +87,17 @@ def southern_women(seed: int) -> DataSet:
     ]
     graph["woman", "attended", "event"].edge_index = attended
     graph["event", "rev_attended", "woman"].edge_index = attended.flip(0)
-    return DataSet(
-        name="southern-women",
-        seed=seed,
-        graphs=(graph,),
-        task="node",
-        class_names=("group 1", "group 2"),
-        split=_quarters("southern-women", seed, labels),
+    return data_set(
+        name,
+        seed,
+        graph,
+        ("group 1", "group 2"),
+        split=_quarters(name, seed, labels),
         node_type="woman",
     )
 
 
-def digits(seed: int) -> DataSet:
+def digits(name: str, seed: int, _root: object) -> DataSet:
     """1,797 handwritten digits of 8 x 8 pixels (scikit-learn; Alpaydin and Kaynak 1998).
 
     Each image is joined to the 5 that differ least from it in their pixels, both ways. Features
@@ -104,14 +109,12 @@ def digits(seed: int) -> DataSet:
     pixels = torch.from_numpy(bunch.data)
     labels = torch.from_numpy(bunch.target).long()
     graph = Data(x=(pixels / 16).float(), edge_index=_nearest_neighbours(pixels), y=labels)
-    return DataSet(
-        name="digits",
-        seed=seed,
-        graphs=(graph,),
-        task="node",
-        class_names=tuple(str(digit) for digit in range(10)),
+    return data_set(
+        name,
+        seed,
+        graph,
+        [str(digit) for digit in range(10)],
         feature_names=tuple(f"pixel {row},{column}" for row in range(8) for column in range(8)),
-        split=stratified_split(labels, generator(seed, "digits", "split")),
     )
 
 
@@ -150,12 +153,11 @@ def _social(
     if weighted:
         graph.edge_weight = torch.tensor([weight for *_, weight in edges])
     graph.node_names = names
-    return DataSet(
-        name=name,
-        seed=seed,
-        graphs=(graph,),
-        task="node",
-        class_names=class_names,
+    return data_set(
+        name,
+        seed,
+        graph,
+        class_names,
         feature_names=tuple(f"is {person}" for person in names),
         split=_quarters(name, seed, labels.long()),
     )

@@ -26,7 +26,7 @@ from torch_geometric.data import Data
 from graphsvx.errors import DataError
 from graphsvx.utils.extras import require_extra
 from graphsvx_lab.datasets import raw
-from graphsvx_lab.datasets.base import DataSet, Split, generator, stratified_split
+from graphsvx_lab.datasets.base import DataSet, Split, data_set, generator
 from graphsvx_lab.datasets.truth import GraphTruth
 
 COLUMNS = ("smiles", "y", "split", "atom_truth")
@@ -73,7 +73,7 @@ def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
     return _data_set(name, seed, graphs, truths, CLASS_NAMES[name], split)
 
 
-def well_known(name: str, seed: int) -> DataSet:
+def well_known(name: str, seed: int, _root: object) -> DataSet:
     """One of the sets of well-known molecules; the seed determines the split only."""
     require_extra("rdkit", "molecules")
     class_names = WELL_KNOWN_CLASSES[name]
@@ -93,10 +93,7 @@ def well_known(name: str, seed: int) -> DataSet:
             graph.y = torch.tensor([int(len(masks) > 0)])
             truths.append((*masks, torch.stack(masks).any(0)) if len(masks) > 1 else masks)
         graphs.append(graph)
-    labels = torch.cat([graph.y for graph in graphs])
-    classes = torch.zeros_like(labels) if class_names == LOGP else labels
-    split = stratified_split(classes, generator(seed, name, "split"))
-    return _data_set(name, seed, graphs, truths, class_names, split)
+    return _data_set(name, seed, graphs, truths, class_names)
 
 
 def _data_set(
@@ -105,7 +102,7 @@ def _data_set(
     graphs: list[Data],
     truths: list[tuple[Tensor, ...]],
     class_names: tuple[str, ...],
-    split: Split,
+    split: Split | None = None,
 ) -> DataSet:
     """`truths`: of each molecule, masks of atoms that each explain its class on their own (none
     where it has no explanation), or the contributions of its atoms to logP."""
@@ -116,21 +113,15 @@ def _data_set(
         else torch.stack(options).any(0)
         for graph, options in zip(graphs, truths, strict=True)
     ]
-    return DataSet(
-        name=name,
-        seed=seed,
-        graphs=tuple(graphs),
-        task="graph",
-        class_names=class_names,
-        feature_names=FEATURES,
-        split=split,
-        truth=GraphTruth(
-            tuple(masks),
-            tuple(_edges_inside(*pair) for pair in zip(graphs, masks, strict=True)),
-            "atom contributions" if regression else class_names[1],
-            alternatives=None if regression else tuple(truths),
-            contributions=tuple(options[0] for options in truths) if regression else None,
-        ),
+    truth = GraphTruth(
+        tuple(masks),
+        tuple(mask[graph.edge_index].all(0) for graph, mask in zip(graphs, masks, strict=True)),
+        "atom contributions" if regression else class_names[1],
+        alternatives=None if regression else tuple(truths),
+        contributions=tuple(options[0] for options in truths) if regression else None,
+    )
+    return data_set(
+        name, seed, graphs, class_names, split=split, feature_names=FEATURES, truth=truth
     )
 
 
@@ -253,7 +244,3 @@ def _split(test: Tensor, rng: torch.Generator) -> Split:
         val=order[:count].sort().values,
         test=torch.nonzero(test).flatten(),
     )
-
-
-def _edges_inside(graph: Data, node_mask: Tensor) -> Tensor:
-    return node_mask[graph.edge_index].all(0)

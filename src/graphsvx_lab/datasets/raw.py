@@ -13,8 +13,8 @@ import io
 import sys
 import urllib.request
 import zipfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -23,13 +23,12 @@ from urllib.error import HTTPError, URLError
 import numpy as np
 from numpy.typing import NDArray
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+from scipy.sparse import csr_matrix
 
 from graphsvx.errors import DataError, first_line, see
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.progress_bar import progress_bar
-from graphsvx_lab.datasets.catalogue import CATALOGUE, data_files
-from graphsvx_lab.datasets.folders import data_dir
-from graphsvx_lab.datasets.origins import ORIGINS, Origin
+from graphsvx_lab.datasets.catalogue import CATALOGUE, ORIGINS, Origin, data_dir, data_files
 
 T = TypeVar("T")
 _FAQ = see("a-data-set-is-missing")
@@ -104,6 +103,27 @@ def sha256(contents: Contents) -> str:
         else:
             total.update(contents[name])
     return total.hexdigest()
+
+
+def arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an npz file, none of them a pickle."""
+    with readable(path), np.load(path, allow_pickle=False) as file:
+        return {key: file[key] for key in file.files}
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Whatever is wrong with a file as a DataError."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}); put it there again") from error
+
+
+def sparse(stored: Mapping[str, NDArray[Any]], name: str) -> csr_matrix:
+    """The matrix `name` that is stored by its entries (CSR)."""
+    parts = (stored[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
+    return csr_matrix(tuple(parts), stored[f"{name}_shape"])
 
 
 def _numbers(content: bytes) -> dict[str, NDArray[np.generic]]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.io import read_planetoid_data, read_tu_data
@@ -14,11 +13,13 @@ from torch_geometric.utils import remove_self_loops, to_undirected
 
 from graphsvx.errors import DataError
 from graphsvx_lab.datasets import raw
-from graphsvx_lab.datasets.base import DataSet, generator, stratified_split
+from graphsvx_lab.datasets.base import DataSet, data_set
+from graphsvx_lab.datasets.catalogue import FEATURES_SUFFIX, NODES_SUFFIX, clean_name
+from graphsvx_lab.datasets.noise import with_noisy_features, with_noisy_nodes
 from graphsvx_lab.datasets.truth import from_masks
 
 CITATION_CLASSES = {
-    "Cora": (
+    "cora": (
         "theory",
         "reinforcement learning",
         "genetic algorithms",
@@ -27,59 +28,43 @@ CITATION_CLASSES = {
         "case-based",
         "rule learning",
     ),
-    "CiteSeer": ("AI", "machine learning", "information retrieval", "databases", "agents", "HCI"),
-    "PubMed": ("class 0", "class 1", "class 2"),
+    "citeseer": ("AI", "machine learning", "information retrieval", "databases", "agents", "HCI"),
+    "pubmed": ("class 0", "class 1", "class 2"),
 }
 ATOMS = ("C", "O", "Cl", "H", "N", "F", "Br", "S", "P", "I", "Na", "K", "Li", "Ca")
 OXYGEN, HYDROGEN, NITROGEN = ATOMS.index("O"), ATOMS.index("H"), ATOMS.index("N")
 
 
-def citation(folder: str, seed: int, root: str | Path | None) -> DataSet:
+def citation(name: str, seed: int, root: str | Path | None) -> DataSet:
     """Cora, CiteSeer or PubMed: nodes are papers, features are words, edges are citations.
 
-    The seed determines the 80/10/10 split only. CiteSeer's 15 papers without words and label have
-    class 0, as in PyG.
+    The seed determines the 80/10/10 split and, where the name asks for it, the noise. CiteSeer's
+    15 papers without words and label have class 0, as in PyG.
     """
-    name = folder.lower()
-    data = raw.read_files(name, root, read_planetoid_data)
+    clean = clean_name(name)
+    data = raw.read_files(clean, root, read_planetoid_data)
     graph = Data(x=data.x, edge_index=data.edge_index, y=data.y)
-    return DataSet(
-        name=name,
-        seed=seed,
-        graphs=(graph,),
-        task="node",
-        class_names=CITATION_CLASSES[folder],
-        split=stratified_split(graph.y, generator(seed, name, "split")),
-    )
+    papers = data_set(clean, seed, graph, CITATION_CLASSES[clean])
+    if name.endswith(FEATURES_SUFFIX):
+        return with_noisy_features(papers)
+    return with_noisy_nodes(papers) if name.endswith(NODES_SUFFIX) else papers
 
 
-def amazon_photo(seed: int, root: str | Path | None) -> DataSet:
+def amazon_photo(name: str, seed: int, root: str | Path | None) -> DataSet:
     """Amazon-Photo (Shchur et al. 2018): products, words of reviews, bought together.
 
     A node has hundreds of others within two hops, some have thousands. The seed determines the
     80/10/10 split only.
     """
-    graph = raw.read_files("amazon-photo", root, _read_amazon)
-    return DataSet(
-        name="amazon-photo",
-        seed=seed,
-        graphs=(graph,),
-        task="node",
-        class_names=tuple(f"category {number}" for number in range(int(graph.y.max()) + 1)),
-        split=stratified_split(graph.y, generator(seed, "amazon-photo", "split")),
-    )
+    graph = raw.read_files(name, root, _read_amazon)
+    classes = [f"category {number}" for number in range(int(graph.y.max()) + 1)]
+    return data_set(name, seed, graph, classes)
 
 
 def _read_amazon(folder: str, _name: str) -> Data:
     """Features, undirected edges and classes of a graph of products, from plain arrays."""
     with np.load(Path(folder) / "amazon_electronics_photo.npz", allow_pickle=False) as arrays:
-        x, adjacency = (
-            csr_matrix(
-                (arrays[f"{part}_data"], arrays[f"{part}_indices"], arrays[f"{part}_indptr"]),
-                arrays[f"{part}_shape"],
-            )
-            for part in ("attr", "adj")
-        )
+        x, adjacency = (raw.sparse(arrays, part) for part in ("attr", "adj"))
         labels = torch.from_numpy(arrays["labels"]).long()
     ends = adjacency.tocoo()
     edge_index = torch.from_numpy(np.stack([ends.row, ends.col])).long()
@@ -90,12 +75,12 @@ def _read_amazon(folder: str, _name: str) -> Data:
     )
 
 
-def mutag(seed: int, root: str | Path | None) -> DataSet:
+def mutag(name: str, seed: int, root: str | Path | None) -> DataSet:
     """Mutagenicity: 4,337 molecules, class 0 mutagen, class 1 nonmutagen; one-hot atom features.
 
     The ground truth of a mutagen is its NO2 and NH2 groups; other molecules have none.
     """
-    collated, slices, _ = raw.read_files("mutag", root, read_tu_data)
+    collated, slices, _ = raw.read_files(name, root, read_tu_data)
     if collated.x.shape[1] != len(ATOMS):
         raise DataError(
             f"Mutagenicity should have {len(ATOMS)} kinds of atoms, found {collated.x.shape[1]}; "
@@ -118,16 +103,8 @@ def mutag(seed: int, root: str | Path | None) -> DataSet:
         node_mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
         node_mask[graph.edge_index[:, edge_mask].flatten()] = True
         masks.append((node_mask, edge_mask))
-    return DataSet(
-        name="mutag",
-        seed=seed,
-        graphs=tuple(graphs),
-        task="graph",
-        class_names=("mutagen", "nonmutagen"),
-        feature_names=ATOMS,
-        split=stratified_split(collated.y, generator(seed, "mutag", "split")),
-        truth=from_masks(masks, "NO2 or NH2"),
-    )
+    truth, classes = from_masks(masks, "NO2 or NH2"), ("mutagen", "nonmutagen")
+    return data_set(name, seed, graphs, classes, feature_names=ATOMS, truth=truth)
 
 
 def nitro_and_amino(x: Tensor, edge_index: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ from scipy.sparse import csr_matrix, load_npz
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from graphsvx.errors import DataError
+from graphsvx.core.types import EdgeType
 from graphsvx_lab.datasets import raw
-from graphsvx_lab.datasets.base import DataSet, Split, generator, stratified_split
+from graphsvx_lab.datasets.base import DataSet, Split, data_set, generator
 from graphsvx_lab.datasets.truth import RelationTruth
 
 ACM_CLASSES = ("database", "wireless communication", "data mining")
@@ -36,60 +36,50 @@ RELATIONS = 237
 class GraphSchema:
     """Node types with their counts and feature columns (0: none), and edge types."""
 
-    node_types: tuple[str, ...]
-    counts: tuple[int, ...]
-    widths: tuple[int, ...]
-    edge_types: tuple[tuple[str, str, str], ...]
+    nodes: Mapping[str, tuple[int, int]]
+    edge_types: tuple[EdgeType, ...] = ()
+
+
+def _and_back(*edge_types: EdgeType, prefix: str = "rev_") -> tuple[EdgeType, ...]:
+    """Each edge type and its reverse."""
+    return tuple(
+        edge_type
+        for source, name, target in edge_types
+        for edge_type in ((source, name, target), (target, f"{prefix}{name}", source))
+    )
 
 
 USERS, ITEMS, TAGS, FEATURES = 400, 240, 24, 4
 TYPES = {
     "acm": GraphSchema(
-        ("paper", "author", "subject"),
-        (4019, 7167, 60),
-        (ACM_WORDS, ACM_WORDS, 0),
-        (
-            ("paper", "to", "author"),
-            ("author", "to", "paper"),
-            ("paper", "to", "subject"),
-            ("subject", "to", "paper"),
-        ),
+        {"paper": (4019, ACM_WORDS), "author": (7167, ACM_WORDS), "subject": (60, 0)},
+        _and_back(("paper", "to", "author"), ("paper", "to", "subject"), prefix=""),
     ),
     "typed-motifs": GraphSchema(
-        ("user", "item", "tag"),
-        (USERS, ITEMS, TAGS),
-        (FEATURES, FEATURES, FEATURES),
+        {"user": (USERS, FEATURES), "item": (ITEMS, FEATURES), "tag": (TAGS, FEATURES)},
         (
-            ("user", "buys", "item"),
-            ("item", "rev_buys", "user"),
-            ("user", "views", "item"),
-            ("item", "rev_views", "user"),
-            ("item", "has", "tag"),
-            ("tag", "rev_has", "item"),
+            *_and_back(("user", "buys", "item"), ("user", "views", "item"), ("item", "has", "tag")),
             ("user", "knows", "user"),
         ),
     ),
     "southern-women": GraphSchema(
-        ("woman", "event"),
-        (18, 14),
-        (1, 14),
-        (("woman", "attended", "event"), ("event", "rev_attended", "woman")),
+        {"woman": (18, 1), "event": (14, 14)}, _and_back(("woman", "attended", "event"))
     ),
-    "fb15k-237": GraphSchema(("node",), (14541,), (0,), ()),
+    "fb15k-237": GraphSchema({"node": (14541, 0)}),
 }
 """Types of the typed sets; the classified node type is the first."""
 
 
-def acm(seed: int, root: str | Path | None) -> DataSet:
+def acm(name: str, seed: int, root: str | Path | None) -> DataSet:
     """ACM (HeCo, Wang et al. 2021): papers, their authors and subjects; papers have a class.
 
     Papers and authors have words, subjects no features. Its split is published (180 papers for
     training, 1,000 for validation, 1,000 for test), so the seed changes nothing.
     """
-    file = _arrays(raw.folder_of("acm", root, convert_acm) / "acm.npz")
+    file = raw.arrays(raw.folder_of(name, root, convert_acm) / "acm.npz")
     graph = HeteroData()
-    for name in ("paper", "author"):
-        graph[name].x = _dense(file, name)
+    for kind in ("paper", "author"):
+        graph[kind].x = torch.from_numpy(raw.sparse(file, f"{kind}_x").toarray()).float()
     graph["subject"].num_nodes = int(file["num_subjects"])
     graph["paper"].y = torch.from_numpy(file["paper_y"])
     for other in ("author", "subject"):
@@ -97,29 +87,21 @@ def acm(seed: int, root: str | Path | None) -> DataSet:
         graph["paper", "to", other].edge_index = ends
         graph[other, "to", "paper"].edge_index = ends.flip(0)
     split = Split(*(torch.from_numpy(file[part]) for part in ("train", "val", "test")))
-    return DataSet(
-        name="acm",
-        seed=seed,
-        graphs=(graph,),
-        task="node",
-        class_names=ACM_CLASSES,
-        split=split,
-        node_type="paper",
-    )
+    return data_set(name, seed, graph, ACM_CLASSES, split=split, node_type="paper")
 
 
-def fb15k_237(seed: int, root: str | Path | None) -> DataSet:
+def fb15k_237(name: str, seed: int, root: str | Path | None) -> DataSet:
     """FB15k-237 (Toutanova and Chen 2015): facts (head, relation, tail) of a knowledge base.
 
     The graph holds the facts for training, each in both directions: relation r + 237 is r turned
     round. `graph.triples` are all facts, [3, facts] (head, relation, tail); the split numbers them.
     The seed changes nothing.
     """
-    folder = raw.folder_of("fb15k-237", root, convert_fb15k_237)
-    file = _arrays(folder / "triples.npz")
-    parts = [torch.from_numpy(file[name].astype(np.int64)) for name in ("train", "valid", "test")]
+    folder = raw.folder_of(name, root, convert_fb15k_237)
+    file = raw.arrays(folder / "triples.npz")
+    parts = [torch.from_numpy(file[part].astype(np.int64)) for part in ("train", "valid", "test")]
     head, relation, tail = parts[0].t()
-    entities, relations = (_lines(folder / f"{name}.txt") for name in ("entities", "relations"))
+    entities, relations = (_lines(folder / f"{kind}.txt") for kind in ("entities", "relations"))
     graph = Data(
         edge_index=torch.stack([torch.cat([head, tail]), torch.cat([tail, head])]),
         edge_type=torch.cat([relation, relation + RELATIONS]),
@@ -127,17 +109,10 @@ def fb15k_237(seed: int, root: str | Path | None) -> DataSet:
         triples=torch.cat(parts).t().contiguous(),
     )
     graph.node_names = entities
-    graph.relation_names = [*relations, *(f"{name} (inverse)" for name in relations)]
+    graph.relation_names = [*relations, *(f"{label} (inverse)" for label in relations)]
     ends = np.cumsum([0, *map(len, parts)]).tolist()
     split = Split(*(torch.arange(*ends[i : i + 2]) for i in range(3)))
-    return DataSet(
-        name="fb15k-237",
-        seed=seed,
-        graphs=(graph,),
-        task="link",
-        class_names=("no link", "link"),
-        split=split,
-    )
+    return data_set(name, seed, graph, ("no link", "link"), split=split, task="link")
 
 
 def convert_acm(downloads: raw.Contents) -> raw.Contents:
@@ -203,30 +178,9 @@ def _npz(arrays: Mapping[str, Any]) -> bytes:
     return stream.getvalue()
 
 
-def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read ({error}); put it there again") from error
-
-
 def _lines(path: Path) -> list[str]:
-    try:
+    with raw.readable(path):
         return path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error}); put it there again") from error
-
-
-def _dense(file: dict[str, NDArray[np.generic]], name: str) -> Tensor:
-    """Rows of a matrix that is stored by its entries (CSR)."""
-    indptr, indices = (file[f"{name}_x_{part}"].astype(np.int64) for part in ("indptr", "indices"))
-    rows, columns = (int(size) for size in file[f"{name}_x_shape"])
-    x = torch.zeros(rows, columns)
-    row = np.repeat(np.arange(rows), np.diff(indptr))
-    values = file[f"{name}_x_data"].astype(np.float32)
-    x[torch.from_numpy(row), torch.from_numpy(indices)] = torch.from_numpy(values)
-    return x
 
 
 # --- a generated set with known truth --------------------------------------------------------
@@ -235,7 +189,7 @@ _TASTES = 2
 """Kinds of items: the class of a user is the kind of most items that the user bought."""
 
 
-def typed_motifs(seed: int) -> DataSet:
+def typed_motifs(name: str, seed: int, _root: object) -> DataSet:
     """Users with a class that one relation decides: what they bought, not what they viewed.
 
     A user buys 3 items of one kind and views 6 of any kind; friends are drawn at random and items
@@ -243,7 +197,7 @@ def typed_motifs(seed: int) -> DataSet:
     of the items' features; all other features are noise. The truth of a user are the items bought
     (nodes), the edges to them, and the relation "buys".
     """
-    rng = generator(seed, "typed-motifs", "graph")
+    rng = generator(seed, name, "graph")
 
     def integers(high: int, *shape: int) -> Tensor:
         return torch.randint(high, shape, generator=rng)
@@ -264,25 +218,17 @@ def typed_motifs(seed: int) -> DataSet:
     graph["item"].x = x
     graph["tag"].x = torch.randn(TAGS, FEATURES, generator=rng)
 
-    def both_ways(name: str, source: Tensor, target: Tensor, ends: tuple[str, str]) -> None:
-        graph[ends[0], name, ends[1]].edge_index = torch.stack([source, target])
-        graph[ends[1], f"rev_{name}", ends[0]].edge_index = torch.stack([target, source])
+    def both_ways(relation: str, source: Tensor, target: Tensor, ends: tuple[str, str]) -> None:
+        graph[ends[0], relation, ends[1]].edge_index = torch.stack([source, target])
+        graph[ends[1], f"rev_{relation}", ends[0]].edge_index = torch.stack([target, source])
 
     both_ways("buys", users.repeat_interleave(3), bought.reshape(-1), ("user", "item"))
     both_ways("views", users.repeat_interleave(6), viewed.reshape(-1), ("user", "item"))
     both_ways("has", torch.arange(ITEMS), integers(TAGS, ITEMS), ("item", "tag"))
     friends = torch.stack([users, (users + 1 + integers(USERS - 1, USERS)) % USERS])
     graph["user", "knows", "user"].edge_index = torch.cat([friends, friends.flip(0)], 1)
-    return DataSet(
-        name="typed-motifs",
-        seed=seed,
-        graphs=(graph,),
-        task="node",
-        class_names=("kind 0", "kind 1"),
-        split=stratified_split(label, generator(seed, "typed-motifs", "split")),
-        node_type="user",
-        truth=RelationTruth(
-            relation=("user", "buys", "item"),
-            nodes={int(u): tuple(("item", int(i)) for i in bought[u]) for u in users},
-        ),
+    truth = RelationTruth(
+        relation=("user", "buys", "item"),
+        nodes={int(u): tuple(("item", int(i)) for i in bought[u]) for u in users},
     )
+    return data_set(name, seed, graph, ("kind 0", "kind 1"), node_type="user", truth=truth)

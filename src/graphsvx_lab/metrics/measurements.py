@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.files import atomic_write
-from graphsvx_lab.datasets.titles import data_title
+from graphsvx_lab.datasets.catalogue import data_title
 from graphsvx_lab.metrics.comparison import (
     Estimate,
     PairedTest,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from graphsvx.methods import GraphSVX
 from graphsvx_lab import zoo
-from graphsvx_lab.datasets.titles import TRUTH_SETS, TRUTH_TITLES
+from graphsvx_lab.datasets.catalogue import TRUTH_SETS, TRUTH_TITLES
 from graphsvx_lab.metrics.comparison import Estimate, is_positive, reaches
 from graphsvx_lab.metrics.effects import MATTERS
 from graphsvx_lab.metrics.measurements import Measurements

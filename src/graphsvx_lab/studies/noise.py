@@ -10,8 +10,7 @@ import torch
 
 from graphsvx.errors import InputError
 from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Greedy, Random
-from graphsvx_lab.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
-from graphsvx_lab.datasets.titles import data_title
+from graphsvx_lab.datasets.catalogue import FEATURES_SUFFIX, NODES_SUFFIX, data_title
 from graphsvx_lab.metrics.comparison import is_positive
 from graphsvx_lab.metrics.measurements import Measurements, Value, of_model
 from graphsvx_lab.metrics.truth import expected_hits

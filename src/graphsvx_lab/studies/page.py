@@ -10,7 +10,7 @@ from typing import Any
 
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.printable import markdown_table
-from graphsvx_lab.datasets.titles import data_title
+from graphsvx_lab.datasets.catalogue import data_title
 from graphsvx_lab.metrics.comparison import MIN_SEEDS, Estimate, PairedTest, Rule, number
 from graphsvx_lab.metrics.measurements import Measurements
 

@@ -21,7 +21,7 @@ from graphsvx.methods import GNNExplainer, GraphSVX, Random
 from graphsvx.metrics import Level, consistency
 from graphsvx_lab import metrics
 from graphsvx_lab.datasets.base import draw
-from graphsvx_lab.datasets.titles import NODE_SETS, NODE_TITLES
+from graphsvx_lab.datasets.catalogue import NODE_SETS, NODE_TITLES
 from graphsvx_lab.metrics import comparison
 from graphsvx_lab.metrics.comparison import is_close, is_positive, reaches
 from graphsvx_lab.metrics.measurements import Measurements, Value, of_model

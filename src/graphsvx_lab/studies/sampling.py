@@ -27,7 +27,7 @@ from graphsvx.utils.exclusive import single_thread
 from graphsvx.utils.options import with_options
 from graphsvx.utils.timing import take_turns
 from graphsvx_lab import metrics
-from graphsvx_lab.datasets.titles import NODE_SETS, NODE_TITLES, data_title
+from graphsvx_lab.datasets.catalogue import NODE_SETS, NODE_TITLES, data_title
 from graphsvx_lab.metrics.comparison import Estimate, is_close, is_positive, reaches
 from graphsvx_lab.metrics.measurements import Measurements, Value
 from graphsvx_lab.studies import motifs, settings

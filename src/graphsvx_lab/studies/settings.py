@@ -18,7 +18,7 @@ from graphsvx.errors import InputError
 from graphsvx.masks import SmarterSeparate
 from graphsvx.methods import GNNExplainer, GraphSVX, PGExplainer, PGMExplainer
 from graphsvx.results.explanation import Ranking
-from graphsvx_lab.datasets.titles import GRAPH_SETS, TRUTH_SETS
+from graphsvx_lab.datasets.catalogue import GRAPH_SETS, TRUTH_SETS
 from graphsvx_lab.metrics.measurements import Measurements
 from graphsvx_lab.metrics.reading import EdgeRule, with_node_scores
 from graphsvx_lab.studies import motifs

@@ -26,7 +26,7 @@ from graphsvx.utils.files import atomic_write
 from graphsvx.utils.printable import markdown_table
 from graphsvx.utils.processes import WorkerDied, can_fork, imap_unordered
 from graphsvx_lab.datasets.base import DataSet
-from graphsvx_lab.datasets.titles import data_title
+from graphsvx_lab.datasets.catalogue import data_title
 from graphsvx_lab.metrics.measurements import Measurements, Row, Value
 from graphsvx_lab.studies.context import MakeModel, StudyContext, why_missing
 from graphsvx_lab.studies.page import BOLD, CLAIM_COLUMNS, Page, summary_rows, verdict

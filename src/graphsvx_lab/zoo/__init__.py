@@ -5,9 +5,8 @@
 >>> logits = trained.model(trained.dataset.graph.x, trained.dataset.graph.edge_index)
 """
 
-from graphsvx_lab.zoo.card import Card
 from graphsvx_lab.zoo.checkpoints import checkpoint_path, ensure, load, read, save
-from graphsvx_lab.zoo.settings import Settings, models, settings_for
+from graphsvx_lab.zoo.settings import Card, Settings, models, settings_for
 from graphsvx_lab.zoo.training import Progress, Step, Trained, accuracies, build, train
 
 __all__ = [

@@ -13,10 +13,8 @@ from graphsvx.errors import DataError, first_line
 from graphsvx.utils.files import as_path, atomic_write
 from graphsvx_lab import datasets
 from graphsvx_lab.datasets import DataSet, models_dir
-from graphsvx_lab.datasets.catalogue import checked_name
-from graphsvx_lab.datasets.registry import checked_seed
-from graphsvx_lab.zoo.card import Card
-from graphsvx_lab.zoo.settings import Settings, checked_model, settings_for
+from graphsvx_lab.datasets.catalogue import checked_name, checked_seed
+from graphsvx_lab.zoo.settings import Card, Settings, checked_model, settings_for
 from graphsvx_lab.zoo.training import Progress, Trained, build, train
 
 ENDING = ".safetensors"

@@ -137,7 +137,7 @@ class GraphClassifier(nn.Module):
 class CitationGCN(nn.Module):
     """GCN(features, hidden, ReLU)-GCN(hidden, classes), dropout before each."""
 
-    def __init__(self, features: int, hidden: int, classes: int, dropout: float) -> None:
+    def __init__(self, features: int, *, hidden: int, classes: int, dropout: float) -> None:
         super().__init__()
         self.first = GCNConv(features, hidden)
         self.second = GCNConv(hidden, classes)
@@ -160,9 +160,9 @@ class CitationGAT(nn.Module):
     def __init__(
         self,
         features: int,
+        *,
         hidden: int,
         classes: int,
-        *,
         heads: int,
         out_heads: int,
         dropout: float,
@@ -211,17 +211,15 @@ def _convolve(
 class HeteroClassifier(nn.Module):
     """A linear layer for each node type, convolutions for each edge type, a linear head.
 
-    `widths` are the features of each node type; types without features (0) have a table with a row
-    for each node. `normalise` scales projected features to L2 norm 1. The head classifies nodes of
-    one type.
+    `nodes` are the number of nodes and of features of each type; types without features (0) have a
+    table with a row for each node. `normalise` scales projected features to L2 norm 1. The head
+    classifies nodes of the first type.
     """
 
     def __init__(
         self,
-        widths: Mapping[str, int],
-        counts: Mapping[str, int],
+        nodes: Mapping[str, tuple[int, int]],
         edge_types: tuple[EdgeType, ...],
-        node_type: str,
         *,
         hidden: int,
         layers: int,
@@ -231,14 +229,14 @@ class HeteroClassifier(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.node_type, self.normalise = node_type, normalise
+        self.node_type, self.normalise = next(iter(nodes)), normalise
         self.project = nn.ModuleDict(
-            {name: nn.Linear(width, hidden) for name, width in widths.items() if width}
+            {name: nn.Linear(width, hidden) for name, (_, width) in nodes.items() if width}
         )
         self.tables = nn.ParameterDict(
             {
-                name: nn.Parameter(torch.randn(counts[name], hidden) / hidden**0.5)
-                for name, width in widths.items()
+                name: nn.Parameter(torch.randn(count, hidden) / hidden**0.5)
+                for name, (count, width) in nodes.items()
                 if not width
             }
         )

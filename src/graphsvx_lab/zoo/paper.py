@@ -7,8 +7,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from graphsvx.utils.printable import markdown_table
-from graphsvx_lab.zoo.card import Card
-from graphsvx_lab.zoo.settings import CITATION_SETS, DEFAULTS, Settings, clean_name
+from graphsvx_lab.datasets.catalogue import clean_name
+from graphsvx_lab.zoo.settings import CITATION_SETS, DEFAULTS, Card, Settings
 
 # (data set, model) -> accuracy on train, validation and test; the paper's two accuracy tables.
 ACCURACY: dict[tuple[str, str], tuple[float, float, float]] = {

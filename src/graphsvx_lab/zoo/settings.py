@@ -1,4 +1,4 @@
-"""Architecture and training settings of each model.
+"""Architecture and training settings of each model, and the card of a trained one.
 
 The paper's settings are the defaults of `Settings`; `DEFAULTS` has the differences by data set.
 They were chosen on data seeds that no table reports (100 and up), by validation accuracy and, for
@@ -8,14 +8,32 @@ lists them.
 
 from __future__ import annotations
 
+import json
+import platform
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
-from graphsvx.errors import DataError, InputError
-from graphsvx.utils.constraints import Checked, Count, NotNegative, OneOf, Range, Rate, Share
-from graphsvx_lab.datasets import DataSet
-from graphsvx_lab.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
+import numpy
+import torch
+import torch_geometric
 
+from graphsvx.errors import DataError, InputError
+from graphsvx.utils.constraints import (
+    Checked,
+    Count,
+    NotNegative,
+    OneOf,
+    Range,
+    Rate,
+    Seed,
+    Share,
+    from_json,
+    shown,
+)
+from graphsvx_lab.datasets import DataSet
+from graphsvx_lab.datasets.catalogue import clean_name
+
+FORMAT = 1
 Family = Literal["blocks", "citation", "typed", "relational"]
 BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat", "released")
 CITATION_MODELS = ("gcn", "gat")
@@ -80,21 +98,89 @@ class Settings(Checked):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Settings:
-        """Settings from JSON values; `DataError` for unknown, missing or mistyped ones.
+        """Settings from JSON values; `DataError` for unknown, missing or mistyped ones."""
+        return _read(cls, {**_OLD_CARDS, **values})
+
+
+@dataclass(frozen=True)
+class Card(Checked):
+    """Metadata of a checkpoint.
+
+    dataset, data_seed, fingerprint: the data, and the SHA-256 of its tensors.
+    task, features, classes: the task, and the model's input and output widths.
+    seed: seed of initial weights, dropout and batches.
+    accuracy: accuracy on "train", "val" and "test".
+    best_epoch: the epoch with the lowest validation loss, whose weights are stored.
+    versions: package versions at training time.
+    weights: SHA-256 of the weights file, "" before it is written.
+    """
+
+    dataset: str
+    data_seed: Seed
+    fingerprint: str
+    task: Literal["node", "graph", "link"]
+    features: Width
+    classes: Width
+    seed: Seed
+    settings: Settings
+    accuracy: dict[str, Share]
+    best_epoch: Annotated[int, Range(0)]
+    versions: dict[str, str]
+    weights: str = ""
+
+    @property
+    def name(self) -> str:
+        """File name without suffix: data set, model, seed, and the data's seed if it differs."""
+        data_seed = "" if self.data_seed == self.seed else f"-data{self.data_seed}"
+        return f"{self.dataset}-{self.settings.model}-seed{self.seed}{data_seed}"
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Card:
+        """Parse JSON text; `DataError` if it is damaged or has unknown entries.
 
         Raises:
-            DataError: entries are unknown, missing or of another type.
+            DataError: it is no card, is damaged, or has unknown entries.
 
         """
-        names = {field.name for field in fields(cls)}
-        values = {**_OLD_CARDS, **values}
-        if set(values) != names:
-            odd = ", ".join(sorted(set(values) ^ names))
-            raise DataError(f"settings with missing or unknown entries: {odd}")
         try:
-            return cls(**values)
-        except InputError as error:
-            raise DataError(f"settings: {error}") from error
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"not JSON ({error})") from error
+        if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+            raise DataError(f"not a card of format {FORMAT}")
+        settings = values.get("settings")
+        if not isinstance(settings, dict):
+            raise DataError(f"settings must be a dictionary, got {shown(settings)}")
+        return _read(cls, {**values, "settings": asdict(Settings.from_json(settings))})
+
+    def with_weights(self, digest: str) -> Card:
+        """The card of the checkpoint whose weights file has this SHA-256."""
+        return replace(self, weights=digest)
+
+
+def _read(record: Any, values: dict[str, Any]) -> Any:
+    """A record with exactly these entries, whatever defaults it has."""
+    names = {field.name for field in fields(record)}
+    if set(values) != names:
+        raise DataError(f"missing or unknown entries {', '.join(sorted(set(values) ^ names))}")
+    try:
+        return from_json(record, values, record.__name__)
+    except ValueError as error:
+        raise DataError(str(error)) from error
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that training depends on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "numpy": numpy.__version__,
+    }
 
 
 _BLOCKS = Settings(learning_rate=5e-3, weight_decay=5e-4, dropout=0.5)
@@ -230,10 +316,3 @@ def settings_for(dataset: DataSet | str, model: str | None = None) -> Settings:
     table = DEFAULTS.get(clean_name(name), {})
     usual = _RELEASED if model == "released" else table.get("", _BLOCKS)
     return replace(table.get(model, usual), model=model)
-
-
-def clean_name(dataset: str) -> str:
-    """The name of the data set that noise was added to."""
-    for suffix in (FEATURES_SUFFIX, NODES_SUFFIX):
-        dataset = dataset.replace(suffix, "")
-    return dataset

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
 
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -18,9 +20,8 @@ from graphsvx.errors import InputError
 from graphsvx.utils.console import stderr_console
 from graphsvx_lab.datasets import DataSet
 from graphsvx_lab.datasets.base import generator
-from graphsvx_lab.datasets.registry import checked_seed
+from graphsvx_lab.datasets.catalogue import checked_seed
 from graphsvx_lab.datasets.typed import RELATIONS, TYPES
-from graphsvx_lab.zoo.card import Card, versions
 from graphsvx_lab.zoo.models import (
     CitationGAT,
     CitationGCN,
@@ -30,19 +31,18 @@ from graphsvx_lab.zoo.models import (
     NodeClassifier,
     RelationalEncoder,
 )
-from graphsvx_lab.zoo.settings import Settings, checked_model, settings_for
+from graphsvx_lab.zoo.settings import Card, Settings, checked_model, settings_for, versions
 
-# Epochs between two evaluations of the validation loss.
-CHECK_EVERY = 5
-# Gradient norm limit: sums over the neighbours of hubs give rare, very large gradients.
-LARGEST_GRADIENT = 2.0
 # Graphs per forward pass in evaluation.
 EVALUATION_BATCH = 1024
 
 
 @dataclass(frozen=True)
 class Step:
-    """State of the training after an epoch, passed to the progress callback."""
+    """State of the training after an epoch, passed to the progress callback.
+
+    best_validation_loss: of links minus the mean reciprocal rank.
+    """
 
     epoch: int
     epochs: int
@@ -67,21 +67,43 @@ def build(
 ) -> nn.Module:
     """An untrained model, initialised from torch's global random state.
 
-    `dataset`: the name of a typed set, whose node and edge types the model needs.
+    Args:
+        settings: architecture; those of training are not used.
+        features: columns of `x`.
+        classes: outputs, [nodes or graphs, classes].
+        task: "node", "graph" or "link".
+        dataset: the name of a typed set, whose node and edge types the model needs.
+
+    Returns:
+        The model; it returns raw logits.
+
+    Raises:
+        InputError: a typed model of a data set that has no types.
+
     """
+    width: dict[str, Any] = {"hidden": settings.hidden, "dropout": settings.dropout}
     if settings.family in ("typed", "relational"):
-        return _build_typed(settings, classes, dataset)
+        types = TYPES.get(dataset or "")
+        if types is None:
+            raise InputError(
+                f"a typed model needs one of the data sets {list(TYPES)}, got {dataset!r}"
+            )
+        width["layers"] = settings.layers
+        if settings.family == "relational":
+            return RelationalEncoder(types.nodes["node"][0], 2 * RELATIONS, **width)
+        return HeteroClassifier(
+            types.nodes,
+            types.edge_types,
+            classes=classes,
+            convolution=settings.model,
+            normalise=settings.normalise,
+            **width,
+        )
     if settings.family == "citation":
         if settings.model == "gat":
-            return CitationGAT(
-                features,
-                settings.hidden,
-                classes,
-                heads=settings.heads,
-                out_heads=settings.out_heads,
-                dropout=settings.dropout,
-            )
-        return CitationGCN(features, settings.hidden, classes, settings.dropout)
+            heads = {"heads": settings.heads, "out_heads": settings.out_heads}
+            return CitationGAT(features, classes=classes, **heads, **width)
+        return CitationGCN(features, classes=classes, **width)
     blocks = ConvolutionBlocks(
         features,
         hidden=settings.hidden,
@@ -95,32 +117,6 @@ def build(
     return GraphClassifier(blocks, classes, settings.dropout, settings.pooling)
 
 
-def _build_typed(settings: Settings, classes: int, dataset: str | None) -> nn.Module:
-    types = TYPES.get(dataset or "")
-    if types is None:
-        raise InputError(f"a typed model needs one of the data sets {list(TYPES)}, got {dataset!r}")
-    if settings.family == "relational":
-        return RelationalEncoder(
-            types.counts[0],
-            2 * RELATIONS,
-            hidden=settings.hidden,
-            layers=settings.layers,
-            dropout=settings.dropout,
-        )
-    return HeteroClassifier(
-        dict(zip(types.node_types, types.widths, strict=True)),
-        dict(zip(types.node_types, types.counts, strict=True)),
-        types.edge_types,
-        types.node_types[0],
-        hidden=settings.hidden,
-        layers=settings.layers,
-        classes=classes,
-        convolution=settings.model,
-        normalise=settings.normalise,
-        dropout=settings.dropout,
-    )
-
-
 def train(
     dataset: DataSet,
     model: str | None = None,
@@ -131,8 +127,17 @@ def train(
 ) -> Trained:
     """Train a model on a data set; the same arguments give the same model.
 
-    `model` is a name from `zoo.models(dataset.name)`, by default the first; `settings` replace the
-    defaults of the data set and model. torch's global random state is restored afterwards.
+    torch's global random state is restored afterwards.
+
+    Args:
+        dataset: what `datasets.load` returned.
+        model: a name from `zoo.models(dataset.name)`, by default the first.
+        seed: of initial weights, dropout and batches.
+        progress: called with a `Step` after each epoch.
+        settings: those to use in place of the defaults of the data set and model.
+
+    Returns:
+        The model in eval mode with its card (accuracy by part of the split) and data set.
 
     Raises:
         InputError: `model` and `settings` name different models.
@@ -153,11 +158,7 @@ def train(
             task=dataset.task,
             dataset=dataset.name,
         )
-        if isinstance(net, RelationalEncoder):
-            best_epoch = fit_links(net, dataset, settings, _reported(settings, progress))
-        else:
-            best_epoch = _fit(_Predictions(net, dataset, settings), settings, progress)
-    net.eval()
+        best_epoch = _fit(_task_of(net, dataset, settings), settings, progress)
     card = Card(
         dataset=dataset.name,
         data_seed=dataset.seed,
@@ -175,13 +176,19 @@ def train(
 
 
 def accuracies(model: nn.Module, dataset: DataSet) -> dict[str, float]:
-    """Accuracy on the three parts of the split; of links the mean
-    reciprocal rank, of a regression R² (0 where it is negative)."""
-    if isinstance(model, RelationalEncoder):
-        parts = dataset.split.parts().items()
-        return {name: mean_reciprocal_rank(model, dataset, part) for name, part in parts}
-    predictions = _Predictions(model.eval(), dataset, Settings())
-    return {name: predictions.accuracy(part) for name, part in dataset.split.parts().items()}
+    """Accuracy on the three parts of the split ("train", "val" and "test").
+
+    Args:
+        model: of this data set; it is left in eval mode.
+        dataset: with the labels.
+
+    Returns:
+        The share that is classified right; of links the mean reciprocal rank, of a regression R²
+        (0 where it is negative).
+
+    """
+    task = _task_of(model.eval(), dataset, Settings())
+    return {name: task.accuracy(part) for name, part in dataset.split.parts().items()}
 
 
 @torch.no_grad()
@@ -204,44 +211,40 @@ def with_zeros(trained: Trained, parameter: str, columns: Sequence[int] | slice)
     return replace(trained, model=model)
 
 
-def _reported(
-    settings: Settings, progress: Progress | None
-) -> Callable[[int, float, float | None], None]:
-    def report(epoch: int, loss: float, best: float | None) -> None:
-        if progress is not None:
-            progress(Step(epoch, settings.epochs, loss, best))
-
-    return report
+def _task_of(net: nn.Module, dataset: DataSet, settings: Settings) -> _Predictions | _Links:
+    """What a model learns: `losses` of an epoch, `validation` (least is best), `accuracy`."""
+    if isinstance(net, RelationalEncoder):
+        return _Links(net, dataset, settings)
+    return _Predictions(net, dataset, settings)
 
 
-def _fit(predictions: _Predictions, settings: Settings, progress: Progress | None) -> int:
-    net = predictions.net
+def _fit(task: _Predictions | _Links, settings: Settings, progress: Progress | None) -> int:
+    """Train; the epoch whose weights are best on the validation part, which are left in place."""
+    net = task.net
     optimizer = torch.optim.Adam(
         net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
-    best: tuple[float, int, dict[str, Tensor]] | None = None
+    best, best_epoch, weights = inf, 0, dict[str, Tensor]()
     for epoch in range(1, settings.epochs + 1):
         net.train()
         total, count = 0.0, 0
-        for logits, labels in predictions.training():
-            loss = _loss(logits, labels)
+        for loss, items in task.losses():
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call] # torch leaves it without types
-            nn.utils.clip_grad_norm_(net.parameters(), LARGEST_GRADIENT)
+            nn.utils.clip_grad_norm_(net.parameters(), task.largest_gradient)
             optimizer.step()
-            total, count = total + float(loss.detach()) * labels.numel(), count + labels.numel()
-        if epoch % CHECK_EVERY == 0 or epoch == settings.epochs:
+            total, count = total + float(loss.detach()) * items, count + items
+        if epoch % task.check_every == 0 or epoch == settings.epochs:
             net.eval()
-            value = predictions.loss(predictions.dataset.split.val)
-            if best is None or value < best[0]:
-                best = (value, epoch, {k: v.clone() for k, v in net.state_dict().items()})
+            value = task.validation()
+            if not weights or value < best:
+                best, best_epoch = value, epoch
+                weights = {name: tensor.clone() for name, tensor in net.state_dict().items()}
         if progress is not None:
-            progress(Step(epoch, settings.epochs, total / count, best[0] if best else None))
-    if best is None:
-        raise InputError(f"epochs must be at least 1, got {settings.epochs}")
-    net.load_state_dict(best[2])
+            progress(Step(epoch, settings.epochs, total / count, best if weights else None))
+    net.load_state_dict(weights)
     net.eval()
-    return best[1]
+    return best_epoch
 
 
 def _loss(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -254,23 +257,27 @@ def _loss(outputs: Tensor, labels: Tensor) -> Tensor:
 class _Predictions:
     """Logits and labels for parts of a node or graph data set."""
 
+    check_every = 5
+    """Epochs between two evaluations on the validation part."""
+    largest_gradient = 2.0
+    """Norm to clip to: sums over the neighbours of hubs give rare, very large gradients."""
+
     def __init__(self, net: nn.Module, dataset: DataSet, settings: Settings) -> None:
         self.net, self.dataset, self.settings = net, dataset, settings
         self.packed = Packed.of(dataset.graphs) if dataset.task == "graph" else None
 
-    def training(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """(logits, labels) for each step of an epoch."""
+    def losses(self) -> Iterator[tuple[Tensor, int]]:
         part = self.dataset.split.train
-        if self.packed is None:
-            yield self._nodes(part)
-            return
-        order = part[torch.randperm(part.numel())]
-        for batch in order.split(self.settings.batch_size):  # type: ignore[no-untyped-call] # torch leaves it without types
-            yield self._graphs(self.packed, batch)
+        batches: Iterable[Tensor] = [part]
+        if self.packed is not None:
+            order = part[torch.randperm(part.numel())]
+            batches = order.split(self.settings.batch_size)  # type: ignore[no-untyped-call] # torch leaves it without types
+        for batch in batches:
+            logits, labels = self._outputs(batch)
+            yield _loss(logits, labels), labels.numel()
 
-    def loss(self, part: Tensor) -> float:
-        logits, labels = self._predicted(part)
-        return float(_loss(logits, labels))
+    def validation(self) -> float:
+        return float(_loss(*self._predicted(self.dataset.split.val)))
 
     def accuracy(self, part: Tensor) -> float:
         logits, labels = self._predicted(part)
@@ -281,13 +288,12 @@ class _Predictions:
 
     @torch.no_grad()
     def _predicted(self, part: Tensor) -> tuple[Tensor, Tensor]:
-        if self.packed is None:
-            return self._nodes(part)
-        batches = [
-            self._graphs(self.packed, batch)
-            for batch in part.split(EVALUATION_BATCH)  # type: ignore[no-untyped-call] # torch leaves it without types
-        ]
-        return torch.cat([logits for logits, _ in batches]), torch.cat([y for _, y in batches])
+        batches = part.split(EVALUATION_BATCH) if self.packed is not None else [part]  # type: ignore[no-untyped-call] # torch leaves it without types
+        logits, labels = zip(*map(self._outputs, batches), strict=True)
+        return torch.cat(logits), torch.cat(labels)
+
+    def _outputs(self, part: Tensor) -> tuple[Tensor, Tensor]:
+        return self._nodes(part) if self.packed is None else self._graphs(self.packed, part)
 
     def _nodes(self, part: Tensor) -> tuple[Tensor, Tensor]:
         graph = self.dataset.graph
@@ -373,8 +379,7 @@ def _rows(starts: Tensor, graphs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return rows, owner, first
 
 
-# Training of a relational encoder on the facts of a knowledge graph, and its rank metrics.
-
+# Relational encoders, on the facts of a knowledge graph.
 
 # Share of the facts that are edges in a training step; some of the others are asked.
 EDGES = 0.25
@@ -384,47 +389,58 @@ _RANKED = 2048
 """Facts that are ranked for the metrics of a part; all of them if there are fewer."""
 
 
-def fit_links(
-    net: RelationalEncoder,
-    dataset: DataSet,
-    settings: Settings,
-    progress: Callable[[int, float, float | None], None],
-) -> int:
-    """Train by finding the tail (and the head) of facts among other entities; the best epoch.
+class _Links:
+    """Finding the tail (and the head) of facts among other entities.
 
     An epoch is one step: a part of the facts is the graph, `batch_size` of the others are asked.
     """
-    facts = dataset.graph.triples[:, dataset.split.train]
-    optimizer = torch.optim.Adam(net.parameters(), lr=settings.learning_rate)
-    relations = net.decoder.relation.shape[0] // 2
-    best: tuple[float, int, dict[str, Tensor]] | None = None
-    for epoch in range(1, settings.epochs + 1):
-        net.train()
+
+    check_every, largest_gradient = 50, inf
+
+    def __init__(self, net: RelationalEncoder, dataset: DataSet, settings: Settings) -> None:
+        self.net, self.dataset, self.settings = net, dataset, settings
+        self.relations = net.decoder.relation.shape[0] // 2
+
+    def losses(self) -> Iterator[tuple[Tensor, int]]:
+        facts = self.dataset.graph.triples[:, self.dataset.split.train]
         order = torch.randperm(facts.shape[1])
         cut = int(EDGES * len(order))
-        edge_index, edge_type = _as_edges(facts[:, order[:cut]], relations)
-        batch = facts[:, order[cut : cut + settings.batch_size]]
-        entities = net(edge_index, edge_type)
-        head, relation, tail = batch
-        start = torch.cat([head, tail])
-        kind = torch.cat([relation, relation + relations])
-        candidates, answer = torch.unique(torch.cat([tail, head]), return_inverse=True)
+        asked = facts[:, order[cut : cut + self.settings.batch_size]]
+        entities = self.net(*_as_edges(facts[:, order[:cut]], self.relations))
+        start, kind, answer = self._questions(asked)
+        candidates, place = torch.unique(answer, return_inverse=True)
         others = torch.randint(len(entities), (CANDIDATES,))
         among = entities[torch.cat([candidates, others])]
-        loss = cross_entropy((entities[start] * net.decoder.relation[kind]) @ among.t(), answer)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call] # torch leaves it without types
-        optimizer.step()
-        if epoch % 50 == 0 or epoch == settings.epochs:
-            value = mean_reciprocal_rank(net, dataset, dataset.split.val)
-            if best is None or value > best[0]:
-                best = (value, epoch, {k: v.clone() for k, v in net.state_dict().items()})
-        progress(epoch, float(loss.detach()), None if best is None else best[0])
-    if best is None:
-        return 0
-    net.load_state_dict(best[2])
-    net.eval()
-    return best[1]
+        scores = (entities[start] * self.net.decoder.relation[kind]) @ among.t()
+        yield cross_entropy(scores, place), len(place)
+
+    def validation(self) -> float:
+        return -self.accuracy(self.dataset.split.val)
+
+    @torch.no_grad()
+    def accuracy(self, part: Tensor) -> float:
+        """Filtered MRR of tails and heads: other known facts do not count as mistakes."""
+        graph = self.dataset.graph
+        entities = self.net(graph.edge_index, graph.edge_type)
+        step = max(1, len(part) // _RANKED)
+        known: dict[tuple[int, int], list[int]] = {}
+        for start, kind, answer in torch.stack(self._questions(graph.triples), 1).tolist():
+            known.setdefault((start, kind), []).append(answer)
+        ranks = []
+        for rows in torch.stack(self._questions(graph.triples[:, part[::step]]), 1).split(512):  # type: ignore[no-untyped-call] # torch leaves it without types
+            starts, kinds, answers = rows.t()
+            scores = (entities[starts] * self.net.decoder.relation[kinds]) @ entities.t()
+            answer_scores = scores.gather(1, answers[:, None])
+            for row, (start, kind, _) in enumerate(rows.tolist()):
+                scores[row, known[start, kind]] = -inf
+            ranks.append(1 + (scores > answer_scores).sum(1))
+        return float((1 / torch.cat(ranks).double()).mean())
+
+    def _questions(self, facts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Tails, then heads, as questions: an entity, a relation, and the entity that answers."""
+        head, relation, tail = facts
+        kinds = torch.cat([relation, relation + self.relations])
+        return torch.cat([head, tail]), kinds, torch.cat([tail, head])
 
 
 def _as_edges(facts: Tensor, relations: int) -> tuple[Tensor, Tensor]:
@@ -432,40 +448,6 @@ def _as_edges(facts: Tensor, relations: int) -> tuple[Tensor, Tensor]:
     head, relation, tail = facts
     ends = torch.stack([torch.cat([head, tail]), torch.cat([tail, head])])
     return ends, torch.cat([relation, relation + relations])
-
-
-@torch.no_grad()
-def mean_reciprocal_rank(net: RelationalEncoder, dataset: DataSet, part: Tensor) -> float:
-    """Filtered MRR of tails and heads: other known facts do not count as mistakes."""
-    net.eval()
-    graph = dataset.graph
-    relations = net.decoder.relation.shape[0] // 2
-    entities = net(graph.edge_index, graph.edge_type)
-    step = max(1, len(part) // _RANKED)
-    head, relation, tail = graph.triples[:, part[::step]]
-    true_answers = _answers(graph.triples, relations)
-    ranks = []
-    starts = torch.cat([head, tail])
-    kinds, answers = torch.cat([relation, relation + relations]), torch.cat([tail, head])
-    for first in range(0, len(starts), 512):
-        rows = slice(first, first + 512)
-        scores = (entities[starts[rows]] * net.decoder.relation[kinds[rows]]) @ entities.t()
-        answer_scores = scores.gather(1, answers[rows, None])
-        for row, (start, kind) in enumerate(
-            zip(starts[rows].tolist(), kinds[rows].tolist(), strict=True)
-        ):
-            scores[row, true_answers[(start, kind)]] = -torch.inf
-        ranks.append(1 + (scores > answer_scores).sum(1))
-    return float((1 / torch.cat(ranks).double()).mean())
-
-
-def _answers(triples: Tensor, relations: int) -> dict[tuple[int, int], list[int]]:
-    """All known answers (entities) of each question (entity, relation)."""
-    answers: dict[tuple[int, int], list[int]] = {}
-    for head, relation, tail in triples.t().tolist():
-        answers.setdefault((head, relation), []).append(tail)
-        answers.setdefault((tail, relation + relations), []).append(head)
-    return answers
 
 
 @contextmanager
