@@ -38,7 +38,7 @@ def measure(clicks: int = 60) -> dict[str, list[float]]:
     graph, rng = trained.dataset.graph, random.Random(0)
     nodes = rng.sample(range(graph.num_nodes), clicks)
     browser = Browser(Path(tempfile.mkdtemp()))
-    with start(workspace_of([trained]), browser=False) as server:
+    with start(workspace_of({"gcn": trained.model}, trained.dataset), browser=False) as server:
         try:
             browser.driver.get(server.url)
             time.sleep(6)  # the map is drawn, which is done once

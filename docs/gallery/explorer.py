@@ -88,9 +88,10 @@ def workspaces(folder: Path) -> Iterator[tuple[Workspace, dict[str, str]]]:
         digits.model, graph, nodes=digits.dataset.split.test.tolist()[:60], out=folder / "digits",
         method=GraphSVX(samples=300), progress=False, backend=runs.Local(workers=1),
     )  # fmt: skip
-    yield workspace_of([digits], run), DIGITS
+    yield workspace_of({"gcn": digits.model}, digits.dataset, run), DIGITS
+    molecules = zoo.ensure("molecules-carbonyl")
     yield (
-        workspace_of([zoo.ensure("molecules-carbonyl")]),
+        workspace_of({"graphconv": molecules.model}, molecules.dataset),
         {"graphs": "view=graph", "molecule": "view=why&graph=0"},
     )
     links = make_workspace(digits.model, graph, task="link", title="links of digits")

@@ -14,8 +14,8 @@ from graphsvx import explain
 from graphsvx.cli.explain import _graph_number
 from graphsvx.cli.names import parse_nodes
 from graphsvx.errors import InputError
+from graphsvx.explorer.overview import rows
 from graphsvx.explorer.questions import Limits, Parameters
-from graphsvx.explorer.rows import rows
 from graphsvx.explorer.workspace import workspace_of
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.datasets import raw
@@ -227,7 +227,7 @@ def test_each_is_trained_explained_and_served_from_nothing(name: str, offline: N
     subject = {"southern-women": "Ruth DeSand", "karate": "Mr. Hi", "digits": "node 0",
                "les-miserables": "Napoleon"}.get(name, "aspirin")  # fmt: skip
     assert explanation.title.startswith(f"{subject}: ")
-    workspace = workspace_of([trained])
+    workspace = workspace_of({"model": trained.model}, trained.dataset)
     assert len(workspace.table().ids) >= len(dataset.labels)
     if name in MOLECULES:
         matches = rows(workspace, Parameters([("q", "ASPIR")]), Limits())["rows"]

@@ -12,9 +12,9 @@ from contextlib import suppress
 import pytest
 
 import graphsvx
+from graphsvx.explorer.app import BusyError, WorkQueue
 from graphsvx.explorer.questions import Limits
 from graphsvx.explorer.server import start
-from graphsvx.explorer.work import BusyError, WorkQueue
 from graphsvx.explorer.workspace import make_workspace
 
 ABOUT = "/api/v1/workspace"

@@ -113,29 +113,17 @@ def _offered() -> dict[str, OfferedSet]:
 
 def _of_data(source: str, choices: list[ModelChoice], run: Run | None = None) -> Workspace:
     from graphsvx.cli.loading import load
-    from graphsvx.explorer.workspace import make_workspace
+    from graphsvx.explorer.workspace import make_workspace, workspace_of
     from graphsvx_lab import datasets
 
     loaded = [load(source, choice) for choice in choices]
-    names = {
+    models = {
         choice.model or (source if len(choices) == 1 else "default"): entry.model
         for choice, entry in zip(choices, loaded, strict=True)
     }
-    dataset = datasets.load(source, choices[0].seed) if source in datasets.names() else None
-    task = None if dataset is None else dataset.task
-    regression = dataset is not None and dataset.regression
-    return make_workspace(
-        names,
-        loaded[0].graphs,
-        task=task,
-        title=Path(source).stem if dataset is None else source,
-        class_names=None if task == "link" else loaded[0].class_names,
-        feature_names=None if dataset is None else dataset.feature_names,
-        output="regression" if regression else None,
-        scale="value" if regression else None,
-        run=run,
-        atoms=source == "mutag",
-    )
+    if source in CATALOGUE:
+        return workspace_of(models, datasets.load(source, choices[0].seed), run)
+    return make_workspace(models, loaded[0].graphs, title=Path(source).stem, run=run)
 
 
 def _of_run(folder: Path) -> Workspace:

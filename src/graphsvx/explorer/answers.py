@@ -16,8 +16,8 @@ from scipy.stats import spearmanr
 from graphsvx.api import explain
 from graphsvx.core.types import relation_labels
 from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.explorer.predictions import scores_after
 from graphsvx.explorer.questions import Changes, Limits, Question
-from graphsvx.explorer.what_if import scores_after
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.methods import registry
 from graphsvx.methods.baseline import Method

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import json
 import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from functools import cached_property, partial
 from importlib import resources
-from threading import Lock
-from typing import Any
+from itertools import count
+from threading import Condition, Lock, Thread
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -26,6 +29,7 @@ from graphsvx.errors import GraphSVXError, InputError, ModelError, first_line
 from graphsvx.explorer import overview
 from graphsvx.explorer.answers import Answers, agreement_of, fidelity_by_top, refinable
 from graphsvx.explorer.guard import Guard, Secrets
+from graphsvx.explorer.predictions import scores_after
 from graphsvx.explorer.questions import (
     Limits,
     Parameters,
@@ -34,18 +38,19 @@ from graphsvx.explorer.questions import (
     read_node,
     read_question,
 )
-from graphsvx.explorer.rows import about, feature_list, row, rows
-from graphsvx.explorer.what_if import scores_after
-from graphsvx.explorer.work import BusyError, Work, WorkQueue
 from graphsvx.explorer.workspace import Workspace
+from graphsvx.utils.interruption import Interrupted, interruptible
 from graphsvx.utils.printable import one_line
 from graphsvx.views import html
 
+Result = TypeVar("Result")
 API = "/api/v1"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 SHARED = ("tools.js", "graph.js", "tables.js", "page.css")
 """Files of the one-file page that the explorer uses too."""
 Handler = Callable[[Request], Awaitable[Response]]
+Compute = Callable[[], Any]
+"""What a queue computes for a request whose parameters have been read: JSON, or a response."""
 
 
 class Explorer:
@@ -70,22 +75,25 @@ class Explorer:
     @cached_property
     def interface(self) -> Starlette:
         """What is below `/api/v1`."""
-        handlers: dict[str, Handler] = {
+        predicted = {
             "/workspace": self.about,
             "/nodes": self.rows,
             "/graphs": self.rows,
             "/graphs/{graph:int}.svg": self.thumbnail,
-            "/map": self.map,
             "/features": self.features,
             "/predict": self.predict,
+        }
+        explained = {
             "/explain": self.explain,
             "/explain/page": self.page_record,
             "/explain/html": self.one_file_page,
-            "/explain/stream": self.stream,
             "/fidelity": self.fidelity,
             "/agreement": self.agreement,
             "/run": self.run,
         }
+        handlers: dict[str, Handler] = {"/map": self.map, "/explain/stream": self.stream}
+        for queue, functions in ((self.predicting, predicted), (self.explaining, explained)):
+            handlers |= {path: _queued(queue, function) for path, function in functions.items()}
         routes = [Route(path, answering(handler)) for path, handler in handlers.items()]
         return Starlette(routes=routes, exception_handlers={404: not_found})
 
@@ -96,35 +104,26 @@ class Explorer:
 
     # --- lists ---------------------------------------------------------------------------
 
-    async def about(self, request: Request) -> Response:
+    def about(self, parameters: Parameters) -> Compute:
         """What is served."""
-        parameters_of(request).finish()
-        return json_response(
-            await self._predicted(request, lambda: about(self.workspace, self.limits))
-        )
+        parameters.finish()
+        return partial(overview.about, self.workspace, self.limits)
 
-    async def rows(self, request: Request) -> Response:
+    def rows(self, parameters: Parameters) -> Compute:
         """Nodes or graphs, filtered."""
-        parameters = parameters_of(request)
-        return json_response(
-            await self._predicted(request, lambda: rows(self.workspace, parameters, self.limits))
-        )
+        return partial(overview.rows, self.workspace, parameters, self.limits)
 
     async def map(self, request: Request) -> Response:
-        """Positions, classes and edges of the whole graph."""
+        """Positions, classes and edges of the whole graph; not in a queue: it may take seconds."""
         parameters = parameters_of(request)
         model = parameters.choice("model", self.workspace.models)
         parameters.finish()
         shape = await run_in_threadpool(self._map_of_graph)
         table = self.workspace.table(model)
-        return json_response(
-            {
-                **shape,
-                "class": None if table.label is None else table.label.tolist(),
-                "predicted": table.predicted.tolist(),
-                "wrong": np.flatnonzero(table.wrong).tolist(),
-            }
-        )
+        classes = None if table.label is None else table.label.tolist()
+        wrong = np.flatnonzero(table.wrong).tolist()
+        predicted = table.predicted.tolist()
+        return json_response({**shape, "class": classes, "predicted": predicted, "wrong": wrong})
 
     def _map_of_graph(self) -> dict[str, Any]:
         workspace = self.workspace
@@ -142,25 +141,20 @@ class Explorer:
                 self._map = overview.map_of(graph)
             return self._map
 
-    async def thumbnail(self, request: Request) -> Response:
+    def thumbnail(self, parameters: Parameters) -> Compute:
         """A small drawing of a graph."""
-        parameters = parameters_of(request)
         dark = parameters.choice("theme", ("light", "dark")) == "dark"
         parameters.finish()
-        workspace, graph = self.workspace, request.path_params["graph"]
+        workspace, graph = self.workspace, parameters.place["graph"]
         if not workspace.live or workspace.task != "graph" or graph >= len(workspace.graphs):
             raise InputError(f"there is no graph {graph}")
-        picture = await self._predicted(
-            request, lambda: overview.thumbnail(workspace, graph, dark), urgency=1
+        return lambda: Response(
+            overview.thumbnail(workspace, graph, dark), media_type="image/svg+xml"
         )
-        return Response(picture, media_type="image/svg+xml")
 
-    async def features(self, request: Request) -> Response:
+    def features(self, parameters: Parameters) -> Compute:
         """Features of a node, or of the whole graph, with names, values and means."""
-        parameters = parameters_of(request)
-        question = read_question(parameters, self.workspace, self.limits)
-        self._must_be_live()
-        graph = await self._graph(question)
+        question, graph = self._asked(parameters)
         text = parameters.text("at")
         at = None if question.kind == "graph" else question.which[0]
         if text is not None:
@@ -168,20 +162,13 @@ class Explorer:
         words = parameters.text("q")
         count = parameters.integer("limit", 1, self.limits.rows) or 50
         parameters.finish()
-        return json_response(
-            await self._predicted(
-                request, lambda: feature_list(self.workspace, graph, at, words, count)
-            )
-        )
+        return partial(overview.feature_list, self.workspace, graph, at, words, count)
 
     # --- predictions and explanations ----------------------------------------------------
 
-    async def predict(self, request: Request) -> Response:
+    def predict(self, parameters: Parameters) -> Compute:
         """The model's scores for a graph with nodes, edges or features changed."""
-        parameters = parameters_of(request)
-        question = read_question(parameters, self.workspace, self.limits)
-        self._must_be_live()
-        graph = await self._graph(question)
+        question, graph = self._asked(parameters)
         changes = read_changes(
             parameters, graph.num_nodes, graph.num_features, self.workspace.types, self.limits
         )
@@ -189,51 +176,45 @@ class Explorer:
 
         def answer() -> dict[str, Any]:
             scores = scores_after(self.workspace, question, changes).tolist()
-            before = self.answers.original_scores(question)
             return {
                 "scores": scores,
-                "before": before,
+                "before": self.answers.original_scores(question),
                 "predicted": int(np.argmax(scores)),
                 "changes": changes.count,
                 **self._row(question),
             }
 
-        return json_response(await self._predicted(request, answer))
+        return answer
 
-    async def explain(self, request: Request) -> Response:
+    def explain(self, parameters: Parameters) -> Compute:
         """An explanation in the library's own JSON schema."""
-        question = self._question(request)
-        explanation = await self._explained(
-            request, lambda: self.answers.explanation(question).to_dict()
-        )
-        return json_response(explanation)
+        question = self._question(parameters)
+        return lambda: self.answers.explanation(question).to_dict()
 
-    async def page_record(self, request: Request) -> Response:
+    def page_record(self, parameters: Parameters) -> Compute:
         """What the page shows of an explanation."""
-        question = self._question(request)
-        return json_response(await self._explained(request, lambda: self.answers.record(question)))
+        return partial(self.answers.record, self._question(parameters))
 
-    async def one_file_page(self, request: Request) -> Response:
+    def one_file_page(self, parameters: Parameters) -> Compute:
         """The explanation as a page in one file, to be downloaded."""
-        question = self._question(request)
-
-        def answer() -> str:
-            explanation = self.answers.explanation(question)
-            live = self.workspace.live
-            data = self.workspace.data_of(question.kind, question.which) if live else None
-            return html.render(explanation, explanation.title, data=data)
-
-        page = await self._explained(request, answer)
-        types, ids = self.workspace.types, list(map(str, question.which))
+        question, workspace = self._question(parameters), self.workspace
+        types, ids = workspace.types, list(map(str, question.which))
         if types is not None:
             ids = ["-".join(map(str, types.split(node))) for node in question.which]
         name = "".join(c if c.isalnum() else "-" for c in "-".join([question.kind, *ids])) + ".html"
-        headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(page, media_type="text/html", headers=headers)
+
+        def answer() -> Response:
+            explanation = self.answers.explanation(question)
+            data = workspace.data_of(question.kind, question.which) if workspace.live else None
+            text = html.render(explanation, explanation.title, data=data)
+            headers = {"content-disposition": f'attachment; filename="{name}"'}
+            return Response(text, media_type="text/html", headers=headers)
+
+        return answer
 
     async def stream(self, request: Request) -> Response:
         """Server-sent events: a quick estimate, then better ones until the tolerance is met."""
-        question = self._question(request)
+        question = self._question(parameters_of(request))
         if not refinable(question):
             raise InputError(f"{question.method} has one answer; use {API}/explain/page")
         return StreamingResponse(
@@ -263,33 +244,25 @@ class Explorer:
             if work is not None:
                 work.abandon()
 
-    async def fidelity(self, request: Request) -> Response:
+    def fidelity(self, parameters: Parameters) -> Compute:
         """How the prediction changes without the top players, and with them alone."""
-        question = self._question(request)
+        question = self._question(parameters)
         self._must_be_live()
-        return json_response(
-            await self._explained(request, lambda: fidelity_by_top(self.answers, question))
-        )
+        return partial(fidelity_by_top, self.answers, question)
 
-    async def agreement(self, request: Request) -> Response:
+    def agreement(self, parameters: Parameters) -> Compute:
         """How far two explanations agree."""
-        parameters = parameters_of(request)
         first, second = (
-            self._parsed(Parameters(parse_qsl(parameters.text(name) or ""))) for name in ("a", "b")
+            self._question(Parameters(parse_qsl(parameters.text(name) or "")))
+            for name in ("a", "b")
         )
         parameters.finish()
-        return json_response(
-            await self._explained(
-                request,
-                lambda: agreement_of(
-                    self.answers.explanation(first), self.answers.explanation(second)
-                ),
-            )
-        )
+        explanation = self.answers.explanation
+        return lambda: agreement_of(explanation(first), explanation(second))
 
-    async def run(self, request: Request) -> Response:
+    def run(self, parameters: Parameters) -> Compute:
         """Summary of the run."""
-        parameters_of(request).finish()
+        parameters.finish()
         run = self.workspace.run
         if run is None:
             raise InputError(
@@ -304,32 +277,28 @@ class Explorer:
                 self._run = ((status.done, status.failed), summary)
             return self._run[1]
 
-        return json_response(await self._explained(request, answer))
+        return answer
 
     # --- helpers -------------------------------------------------------------------------
 
-    def _question(self, request: Request) -> Question:
-        return self._parsed(parameters_of(request))
-
-    def _parsed(self, parameters: Parameters) -> Question:
+    def _question(self, parameters: Parameters) -> Question:
         question = read_question(parameters, self.workspace, self.limits)
         parameters.finish()
         return question
 
-    async def _graph(self, question: Question) -> Graph:
+    def _asked(self, parameters: Parameters) -> tuple[Question, Graph]:
+        """A question that is followed by other parameters, and the graph that it is about."""
+        question = read_question(parameters, self.workspace, self.limits)
+        self._must_be_live()
         data = self.workspace.data_of(question.kind, question.which)
-        return await run_in_threadpool(self.workspace.checked, data)
+        return question, self.workspace.checked(data)
 
     def _row(self, question: Question) -> dict[str, Any]:
         if question.kind == "link":
-            return {
-                "class": None,
-                "wrong": False,
-                "name": "link "
-                + " – ".join(self.workspace.node_name(end) for end in question.which),
-            }
+            ends = " – ".join(map(self.workspace.node_name, question.which))
+            return {"class": None, "wrong": False, "name": f"link {ends}"}
         table = self.workspace.table(question.model)
-        entry = row(self.workspace, table, question.which[0])
+        entry = overview.row(self.workspace, table, question.which[0])
         return {name: entry[name] for name in ("class", "wrong", "name")}
 
     def _must_be_live(self) -> None:
@@ -339,13 +308,99 @@ class Explorer:
                 "data set and model: graphsvx serve DATASET --model MODEL"
             )
 
-    async def _predicted(
-        self, request: Request, function: Callable[[], Any], urgency: int = 0
-    ) -> Any:
-        return await finished(request, self.predicting.submit(function, urgency))
 
-    async def _explained(self, request: Request, function: Callable[[], Any]) -> Any:
-        return await finished(request, self.explaining.submit(function))
+def _queued(queue: WorkQueue, handler: Callable[[Parameters], Compute]) -> Handler:
+    """Reads the parameters of a request at once; computes its answer in its turn."""
+
+    async def handle(request: Request) -> Response:
+        compute = handler(parameters_of(request))
+        # Drawings, of which a page asks for many, wait for everything else.
+        urgency = int(request.url.path.endswith(".svg"))
+        value = await finished(request, queue.submit(compute, urgency))
+        return value if isinstance(value, Response) else json_response(value)
+
+    return handle
+
+
+# --- a queue of work for one thread ------------------------------------------------------
+
+
+class BusyError(GraphSVXError):
+    """Too much work is waiting."""
+
+
+class Work(Future[Result]):
+    """The result of a function that waits in a queue or runs."""
+
+    unwanted = False
+    """Whether nobody waits for the result: it is not started, or stops at its next model call."""
+
+    def abandon(self) -> None:
+        """Do not start it; stop it if it runs."""
+        self.unwanted = True
+        self.cancel()
+
+
+class WorkQueue:
+    """Runs functions one after the other in a thread of its own."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._most = most
+        self._waiting: list[tuple[int, int, Work[Any], Callable[[], Any]]] = []
+        self._numbers = count()
+        self._change = Condition()
+        self._closed = False
+        self._thread = Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, function: Callable[[], Result], urgency: int = 0) -> Work[Result]:
+        """Add work; a lower `urgency` is done earlier. Abandoning it takes it out."""
+        work: Work[Result] = Work()
+        with self._change:
+            if self._closed:
+                raise BusyError("the server is closing")
+            self._waiting = [entry for entry in self._waiting if not entry[2].cancelled()]
+            heapq.heapify(self._waiting)
+            if len(self._waiting) >= self._most:
+                raise BusyError(f"{self._most} questions are waiting already; ask again later")
+            heapq.heappush(self._waiting, (urgency, next(self._numbers), work, function))
+            self._change.notify()
+        return work
+
+    def waiting(self) -> int:
+        """Number of functions that are neither started nor cancelled."""
+        with self._change:
+            return sum(not entry[2].cancelled() for entry in self._waiting)
+
+    def close(self) -> None:
+        """Cancel what has not started, and wait for what has."""
+        with self._change:
+            self._closed = True
+            for entry in self._waiting:
+                entry[2].cancel()
+            self._change.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._change:
+                while not self._waiting and not self._closed:
+                    self._change.wait()
+                if not self._waiting:
+                    return
+                _, _, work, function = heapq.heappop(self._waiting)
+            if not work.set_running_or_notify_cancel():
+                continue
+            try:
+                with interruptible(lambda: work.unwanted):
+                    work.set_result(function())
+            except Interrupted:
+                work.set_exception(CancelledError())
+            except BaseException as error:  # raised by `result()`
+                work.set_exception(error)
+
+
+# --- answers -----------------------------------------------------------------------------
 
 
 async def finished(request: Request, work: Work[Any]) -> Any:
@@ -426,7 +481,7 @@ def parameters_of(request: Request) -> Parameters:
         )
     except ValueError as error:  # also UnicodeDecodeError
         raise InputError(f"the query string cannot be read: {first_line(error)}") from error
-    return Parameters(pairs)
+    return Parameters(pairs, request.path_params)
 
 
 def problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:

@@ -1,9 +1,9 @@
-"""The predictions of all nodes or graphs, as one table for each model."""
+"""The model's own output: of all nodes or graphs as a table, and for a graph that is changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Batch
 
+from graphsvx.core import field as fields
 from graphsvx.core.callers import whole
 from graphsvx.core.graph import Graph, check_graph
 from graphsvx.core.model import call_on, check_model, rows_of
-from graphsvx.core.query import Query
-from graphsvx.errors import GraphSVXError, ModelError
+from graphsvx.core.modules import evaluation_mode
+from graphsvx.core.query import Query, build_query
+from graphsvx.engine.checks import unperturbed
+from graphsvx.engine.evaluator import Plain
+from graphsvx.engine.reading import with_reading
+from graphsvx.errors import GraphSVXError, InputError, ModelError
 from graphsvx.explorer.questions import Changes, Question
-from graphsvx.explorer.what_if import query_of, scores_after
 
 if TYPE_CHECKING:
     from graphsvx.explorer.workspace import Workspace
@@ -46,8 +50,6 @@ class Predictions:
     @property
     def wrong(self) -> NDArray[np.bool_]:
         """Whether the model's class differs from the known one."""
-        if self.label is None:
-            return np.zeros(len(self.predicted), dtype=bool)
         return self.judged & (self.label != self.predicted)
 
     @property
@@ -200,3 +202,88 @@ def table_of_run(workspace: Workspace) -> Predictions:
         size=np.array([len(ids) for ids in rows["field_ids"].to_pylist()], dtype=np.int64),
         ids=numbers + workspace.run_start,
     )
+
+
+# --- what if: nodes, edges or features changed -----------------------------------------------
+
+
+def scores_after(workspace: Workspace, question: Question, changes: Changes) -> Tensor:
+    """Scores of all outputs [outputs], by one call of the model on the changed graph."""
+    copy = workspace.model_copy(question.model)
+    query = query_of(workspace, question, copy.module)
+    cut = cut_edges(query.graph, changes)
+    with copy.ready():
+        query = replace(query, graph=changed(query.graph, query.centres.tolist(), changes))
+        field = (
+            fields.whole_graph(query.graph)
+            if query.kind == "graph"
+            else fields.undirected_neighbourhood(query.graph, query.centres, None, everyone=True)
+        )
+        perturbed = replace(unperturbed(query, field), removed_edges=cut[None, field.edges])
+        return query.scores(Plain(query, field).evaluate(field, perturbed))[0]
+
+
+def query_of(workspace: Workspace, question: Question, model: Any) -> Query:
+    """The library's query for a question; model and graph are checked the first time only.
+
+    Checking takes the lock that explanations hold, and a prediction must not wait for them.
+    """
+    of_graph = question.kind == "graph"
+    # The two types of a typed link choose its decoder.
+    is_typed_link = workspace.typed and question.kind == "link"
+    nodes = question.which if of_graph or is_typed_link else ()
+    key = (question.model, question.kind, nodes, question.relation)
+    cached = workspace.queries.get(key)
+    if cached is None:
+        query = build_query(
+            model,
+            workspace.data_of(question.kind, question.which),
+            **workspace.asked(question),
+            output=workspace.output,
+            scale=workspace.asked_scale,
+        )
+        with evaluation_mode(query.model.submodules):
+            query = with_reading(query)
+        cached = workspace.queries[key] = query
+    if of_graph:
+        return cached
+    return replace(cached, centres=np.asarray(question.which, dtype=np.int64))
+
+
+def cut_edges(graph: Graph, changes: Changes) -> NDArray[np.bool_]:
+    """Whether each edge is removed."""
+    source, target = graph.edge_index.cpu().numpy()
+    off = np.zeros(graph.num_nodes, dtype=bool)
+    off[list(changes.nodes_off)] = True
+    cut = np.asarray(off[source] | off[target])
+    for u, v in changes.edges_off:
+        cut |= ((source == u) & (target == v)) | ((source == v) & (target == u))
+    return cut
+
+
+def changed(graph: Graph, centres: list[int], changes: Changes) -> Graph:
+    """The graph with its features after the changes."""
+    if not (changes.features_off or changes.values):
+        return graph
+    types = graph.types
+    features = {name: x.clone() for name, x in types.features.items()}
+    owner = {
+        column: name
+        for name, block in types.blocks.items()
+        for column in range(block.start, block.stop)
+    }
+    for column in changes.features_off:
+        name = owner[column]
+        at, x = types.type_id(name), features[name]
+        first = int(types.node_starts[at])
+        mine = [node - first for node in centres if types.node_type[node] == at]
+        if centres and not mine:
+            raise InputError(f"feature {column} is one of {name!r}, not of the explained node")
+        rows = torch.tensor(mine or range(len(x)), dtype=torch.long, device=x.device)
+        x[rows, column - types.blocks[name].start] = graph.statistics.mean[column].to(x)
+    for node, column, value in changes.values:
+        at, name = int(types.node_type[node]), owner[column]
+        if types.node_types[at] != name:
+            raise InputError(f"feature {column} is one of {name!r}, not of {types.label(node)}")
+        features[name][node - int(types.node_starts[at]), column - types.blocks[name].start] = value
+    return graph.with_features(features)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,11 @@ def method_names(typed: bool) -> tuple[str, ...]:
 class Parameters:
     """The parameters of a query string; each may occur once, and all must be known."""
 
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def __init__(
+        self, pairs: Iterable[tuple[str, str]], place: Mapping[str, Any] | None = None
+    ) -> None:
+        self.place = place or {}
+        """Parts of the path."""
         self._values: dict[str, str] = {}
         self._read: set[str] = set()
         for name, value in pairs:

@@ -24,11 +24,10 @@ from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
 from graphsvx.core.query import Query
 from graphsvx.errors import InputError
-from graphsvx.explorer.predictions import Predictions, predict_all, table_of_run
+from graphsvx.explorer.predictions import Predictions, predict_all, query_of, table_of_run
 from graphsvx.explorer.questions import NodeTypes, Question
-from graphsvx.explorer.what_if import query_of
 from graphsvx.utils.printable import one_line
-from graphsvx_lab.zoo import Trained
+from graphsvx_lab.datasets import DataSet
 
 Task = Literal["node", "graph", "link"]
 
@@ -57,7 +56,7 @@ class Workspace:
     _tables: dict[str, Predictions] = field(default_factory=dict)
     _copies: dict[str, ModelCopy] = field(default_factory=dict)
     queries: dict[tuple[Any, ...], Query] = field(default_factory=dict)
-    """Checked models and graphs, by model and kind of question (`what_if.query_of`)."""
+    """Checked models and graphs, by model and kind of question (`predictions.query_of`)."""
     _lock: Any = field(default_factory=Lock)
 
     @property
@@ -252,19 +251,20 @@ def make_workspace(
     return workspace
 
 
-def workspace_of(trained: Sequence[Trained], run: Any = None) -> Workspace:
-    """The workspace of models of the zoo, all trained on the same data set."""
-    dataset = trained[0].dataset
-    return Workspace(
-        models={entry.card.settings.model: entry.model for entry in trained},
-        graphs=dataset.graphs,
-        task=dataset.task,
+def workspace_of(
+    models: Mapping[str, Callable[..., Any]], dataset: DataSet, run: Any = None
+) -> Workspace:
+    """The workspace of models that were trained on a data set."""
+    task, regression = dataset.task, dataset.regression
+    return make_workspace(
+        models,
+        dataset.graphs if task == "graph" else dataset.graph,
+        task=task,
         title=dataset.name,
-        class_names=dataset.class_names,
+        class_names=None if task == "link" else dataset.class_names,
         feature_names=dataset.feature_names,
-        node_names=None if dataset.task == "graph" else find_names(dataset.graph).nodes,
-        output="regression" if dataset.regression else None,
-        asked_scale="value" if dataset.regression else None,
+        output="regression" if regression else None,
+        scale="value" if regression else None,
         run=run,
         atoms=dataset.name == "mutag",
     )
