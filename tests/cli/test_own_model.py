@@ -15,7 +15,8 @@ from torch_geometric.nn import GCNConv, global_add_pool
 
 import graphsvx
 from graphsvx import runs
-from graphsvx.cli import loading, names
+from graphsvx.cli import loading
+from graphsvx.cli import options as names
 from graphsvx_lab import studies
 from tests.cli.conftest import Run
 

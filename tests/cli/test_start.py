@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import graphsvx
-from graphsvx.cli import names
+from graphsvx.cli import options as names
 from graphsvx.methods import registry
 from graphsvx.methods.graphsvx import SETTINGS
 from graphsvx.methods.settings import RENAMED

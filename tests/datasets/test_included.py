@@ -12,7 +12,7 @@ import torch
 
 from graphsvx import explain
 from graphsvx.cli.explain import _graph_number
-from graphsvx.cli.names import parse_nodes
+from graphsvx.cli.options import parse_nodes
 from graphsvx.errors import InputError
 from graphsvx.explorer.overview import rows
 from graphsvx.explorer.questions import Limits, Parameters

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import sys
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
@@ -65,9 +66,5 @@ def _say_error(text: str) -> NoReturn:
 
 
 # Each module registers its commands on `app`, so `app` has to exist first.
-from graphsvx.cli import data as _data  # noqa: F401  (registers commands)
-from graphsvx.cli import explain as _explain  # noqa: F401  (registers commands)
-from graphsvx.cli import run as _run  # noqa: F401  (registers commands)
-from graphsvx.cli import serve as _serve  # noqa: F401  (registers commands)
-from graphsvx.cli import study as _study  # noqa: F401  (registers commands)
-from graphsvx.cli import train as _train  # noqa: F401  (registers commands)
+for _commands in ("explain", "run", "serve", "experiments"):
+    import_module(f"graphsvx.cli.{_commands}")

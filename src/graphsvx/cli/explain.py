@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphsvx.cli import app, names, options
-from graphsvx.cli.names import parse_nodes, parse_numbers, parse_relation, types_of_nodes
-from graphsvx.cli.options import MethodChoice, ModelChoice
+from graphsvx.cli import app, options
+from graphsvx.cli.options import MethodChoice, ModelChoice, parse_nodes, types_of_nodes
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.errors import InputError
 from graphsvx.utils.console import message, stdout_console
@@ -132,8 +131,8 @@ def explain(
     if picture is not None:
         if picture.suffix.lower() not in (".png", ".svg", ".pdf"):
             raise InputError(f"--picture draws .png, .svg or .pdf, got {str(picture)!r}")
-        names.check_extra("matplotlib", "plot")
-    class_pair = None if contrast is None else parse_numbers(contrast, "--contrast", 2)
+        options.check_extra("matplotlib", "plot")
+    class_pair = None if contrast is None else options.parse_numbers(contrast, "--contrast", 2)
     if relation is not None and edge is None:
         raise InputError("--relation is that of a link; name the link with --edge U,V")
     if class_pair and target is not None:
@@ -147,13 +146,13 @@ def explain(
     explainer = method_choice.build()
     data, query = _query(dataset, loaded.graphs, node=node, nodes=nodes, edge=edge, graph=graph)
     if relation is not None:
-        query["relation"] = parse_relation(relation)
+        query["relation"] = options.parse_relation(relation)
     with nullcontext() if tolerance is None else _progress():
         explanation = explain_one(
             loaded.model,
             data,
             method=explainer,
-            target=names.target(target),
+            target=options.parse_class(target),
             seed=seed,
             **loaded.reading(output, scale),
             class_names=loaded.class_names if edge is None else None,  # names of node classes
@@ -223,7 +222,7 @@ def _query(
 
 def _graph_number(graphs: tuple[Data, ...], text: str | None) -> int:
     """The position of a graph that is given by its number or its name."""
-    names = [getattr(graph, "name", "") for graph in graphs]
+    names = [graph.get("name", "") for graph in graphs]
     if text and text in names:
         return names.index(text)
     if text is None or not text.isdecimal() or int(text) >= len(graphs):

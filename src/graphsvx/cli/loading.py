@@ -54,7 +54,7 @@ class Loaded:
     def reading(self, output: str, scale: str) -> dict[str, Any]:
         """`output` and `scale` of `explain`: those of a regression where labels are numbers."""
         first = self.graphs[0] if isinstance(self.graphs, tuple) else self.graphs
-        labels = getattr(first, "y", None)
+        labels = first.get("y") if isinstance(first, Data) else None
         numbers = isinstance(labels, Tensor) and labels.is_floating_point()
         if numbers and (output, scale) == ("raw", "probability"):
             return {"output": "regression", "scale": "value"}
@@ -174,7 +174,7 @@ def _module(file: str) -> ModuleType:
     except Exception as error:  # the user's code
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise InputError(f"{file} cannot be imported: {reason}") from error
-    if by_path and Path(str(getattr(module, "__file__", ""))).resolve() != path.resolve():
+    if by_path and Path(str(module.__file__)).resolve() != path.resolve():
         raise InputError(f"there is another module called {name!r}; rename {file}")
     return module
 
@@ -193,7 +193,7 @@ def _built(factory: Any, place: str) -> nn.Module:
     if required:
         raise InputError(
             f"{place} is called without arguments, but takes {', '.join(required)}; "
-            f"name a function such as: def build(): return {getattr(factory, '__name__', '')}(...)"
+            f"name a function such as: def build(): return {place.rpartition(':')[2]}(...)"
         )
     try:
         model = factory()

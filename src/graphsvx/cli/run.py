@@ -12,9 +12,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from graphsvx.cli import app, names, options
-from graphsvx.cli.names import parse_nodes, parse_relation, types_of_nodes
-from graphsvx.cli.options import MethodChoice, ModelChoice
+from graphsvx.cli import app, options
+from graphsvx.cli.options import MethodChoice, ModelChoice, parse_nodes, types_of_nodes
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message, simple_table, stdout_console
@@ -133,7 +132,7 @@ def run(
     method_choice = MethodChoice(method, samples, hops, few, tuple(setting or ()), order=order)
     model_choice.check(dataset)
     method_choice.check(model_choice)
-    names.check_extra("pyarrow", "data")
+    options.check_extra("pyarrow", "data")
 
     with stopped_at_once():
         from graphsvx import runs
@@ -147,7 +146,7 @@ def run(
     if relation is not None:
         if edges is None:
             raise InputError("--relation is that of links; name the links with --edges")
-        queries["relation"] = parse_relation(relation)
+        queries["relation"] = options.parse_relation(relation)
     command = shlex.join(["graphsvx", *sys.argv[1:]])
     with stopped_by_signals():
         try:
@@ -164,7 +163,7 @@ def run(
                 flip=flip,
                 part=part,
                 command=command,
-                target=names.target(target),
+                target=options.parse_class(target),
                 **loaded.reading(output, scale),
                 class_names=None if edges is not None else loaded.class_names,
                 feature_names=loaded.feature_names,
@@ -193,7 +192,7 @@ def _queries(
         return {kind: _selected_ids(text, dataset, seed, about)}
     if kind == "edges" and text == "all" and not types_of_nodes(about):
         return {kind: [[u, v] for u, v in about.edge_index.t().tolist() if u != v]}
-    if types_of_nodes(about) or getattr(about, "edge_type", None) is not None:
+    if types_of_nodes(about) or "edge_type" in about:
         return {kind: [parse_nodes(about, line, f"--{kind}") for line in _lines(text)]}
     return {kind: [_numbers(line, about.num_nodes) for line in _lines(text)]}
 
@@ -217,7 +216,7 @@ def _backend(name: str, workers: int | None, address: str | None) -> runs.Backen
     from graphsvx import runs
 
     if name == "ray":
-        names.check_extra("ray", "ray")
+        options.check_extra("ray", "ray")
         return runs.Ray(address=address, workers=workers)
     if name != "local":
         raise InputError(f"--backend must be local or ray, got {name!r}")
@@ -277,9 +276,8 @@ def _of_class(label: int, dataset: str, seed: int, about: Graphs) -> Tensor:
 
     from graphsvx_lab import datasets
 
-    labels = (
-        datasets.load(dataset, seed).labels if dataset in CATALOGUE else getattr(about, "y", None)
-    )
+    stored = None if isinstance(about, tuple) else about.get("y")
+    labels = datasets.load(dataset, seed).labels if dataset in CATALOGUE else stored
     if not isinstance(labels, Tensor):
         raise InputError(f"{dataset} has no classes to choose by")
     ids = (labels == label).nonzero()[:, 0]

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphsvx.cli import app, options
-from graphsvx.cli.names import check_extra
-from graphsvx.cli.options import ModelChoice
+from graphsvx.cli.options import ModelChoice, check_extra
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import GraphSVXError, InputError
 from graphsvx.utils.console import message
