@@ -13,7 +13,6 @@ from graphsvx.errors import InputError, UnsupportedError
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.zoo.models import CONVOLUTIONS, CitationGAT, CitationGCN, NodeClassifier
 from graphsvx_lab.zoo.settings import BLOCK_MODELS
-from graphsvx_lab.zoo.training import Packed
 
 
 def made(model: str, task: str = "node", **changes: object) -> torch.nn.Module:
@@ -134,17 +133,6 @@ def test_every_model_of_every_set_can_be_made() -> None:
 def test_an_unknown_model_names_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"unknown model 'resnet' for data set 'cora'.*gcn, gat"):
         zoo.settings_for("cora", "resnet")
-
-
-def test_packed_batches_match_pyg_batches() -> None:
-    graphs = datasets.load("ba-2motifs").graphs[495:505]
-    chosen = torch.tensor([7, 0, 3])
-    x, edge_index, batch, y = Packed.of(graphs).batch(chosen)
-    expected = Batch.from_data_list([graphs[i] for i in chosen.tolist()])
-    assert torch.equal(x, expected.x)
-    assert torch.equal(edge_index, expected.edge_index)
-    assert torch.equal(batch, expected.batch)
-    assert torch.equal(y, expected.y)
 
 
 def test_the_released_architecture_sees_neighbours_only_and_has_no_last_relu() -> None:

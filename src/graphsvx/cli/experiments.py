@@ -68,12 +68,15 @@ def _listed(name: str) -> dict[str, Any]:
     """Sizes of a data set at seed 0 from the catalogue; `missing` says which files it needs."""
     entry, paper, origin = CATALOGUE[name], PAPER_STATISTICS.get(name), catalogue.origin_of(name)
     absent = [file for file in catalogue.data_files(name) if not (data_dir() / file).is_file()]
+    missing = None
+    if origin and absent:
+        missing = (
+            f"{name}: downloaded at first use from {origin.url} (licence: {origin.licence}), or "
+            f"put {', '.join(absent)} into {data_dir()}"
+        )
     return {
         "name": name,
-        "missing": f"{name}: downloaded at first use from {origin.url} (licence: {origin.licence}), "
-        f"or put {', '.join(absent)} into {data_dir()}"
-        if origin and absent
-        else None,
+        "missing": missing,
         "paper": asdict(paper) if paper else None,
         "origin": origin.url if origin else None,
         "licence": origin.licence if origin else None,
@@ -288,6 +291,7 @@ def study(
     check_extra("matplotlib", "plot")
     if name is not None and everything:
         raise InputError("--all makes every study; leave out the name")
+    chosen = listed if everything else [studies.get(str(name))]
     folder = out or Path("out/studies" if quick else "docs/results")
     runs_folder = runs or Path("runs/studies-quick" if quick else "runs/studies")
     # Starting processes takes longer than the few explanations of a quick version.
@@ -300,7 +304,7 @@ def study(
             workers,
             f"graphsvx study {entry.name}" + (" --quick" if quick else ""),
         )
-        for entry in (listed if everything else [studies.get(str(name))])
+        for entry in chosen
     }
     written: list[Path] = []
     left_out: dict[str, str] = {}
@@ -311,11 +315,9 @@ def study(
             # Cells of all studies at once: those that share data and models are measured together.
             measured = {} if pages else studies.study.measure_in_processes(contexts)
             for entry, context in contexts.items():
+                cells = measured.get(entry.name, {})
                 try:
-                    if pages:
-                        written += entry.write_page(folder)
-                    else:
-                        written += entry.run(context, measured.get(entry.name, {}))
+                    written += entry.write_page(folder) if pages else entry.run(context, cells)
                 except Exception as error:
                     if not everything:
                         raise
@@ -328,17 +330,20 @@ def study(
             raise typer.Exit(130) from None
     # Written from all stored measurements, so that it agrees with the pages.
     written.append(studies.write_summary(folder, listed))
-    if len(contexts) == 1:
-        lines = (folder / f"{next(iter(contexts)).name}.md").read_text("utf-8").splitlines()
-        # Images cannot be shown in a terminal; their captions follow as text.
-        text = "\n".join(line for line in lines if not line.startswith("!["))
-        stdout_console().print(Markdown(text.replace("<br>", "; ")))
+    if not everything:
+        _show_page(folder / f"{chosen[0].name}.md")
     for file in written:
         message(f"wrote {file}")
     for study_name, reason in left_out.items():
         message(f"left out {study_name}: {reason}")
     if left_out:
         raise typer.Exit(2)
+
+
+def _show_page(page: Path) -> None:
+    """The page in the terminal, without images, whose captions follow as text."""
+    lines = [line for line in page.read_text("utf-8").splitlines() if not line.startswith("![")]
+    stdout_console().print(Markdown("\n".join(lines).replace("<br>", "; ")))
 
 
 def _check_packages(contexts: dict[Study, StudyContext]) -> None:

@@ -392,7 +392,7 @@ class WorkQueue:
             if not work.set_running_or_notify_cancel():
                 continue
             try:
-                with interruptible(lambda: work.unwanted):
+                with interruptible(partial(getattr, work, "unwanted")):
                     work.set_result(function())
             except Interrupted:
                 work.set_exception(CancelledError())

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 
 from graphsvx.errors import InputError
 from graphsvx.utils.console import stderr_console
@@ -264,12 +264,12 @@ class _Predictions:
 
     def __init__(self, net: nn.Module, dataset: DataSet, settings: Settings) -> None:
         self.net, self.dataset, self.settings = net, dataset, settings
-        self.packed = Packed.of(dataset.graphs) if dataset.task == "graph" else None
+        self.of_graphs = dataset.task == "graph"
 
     def losses(self) -> Iterator[tuple[Tensor, int]]:
         part = self.dataset.split.train
         batches: Iterable[Tensor] = [part]
-        if self.packed is not None:
+        if self.of_graphs:
             order = part[torch.randperm(part.numel())]
             batches = order.split(self.settings.batch_size)  # type: ignore[no-untyped-call] # torch leaves it without types
         for batch in batches:
@@ -288,12 +288,12 @@ class _Predictions:
 
     @torch.no_grad()
     def _predicted(self, part: Tensor) -> tuple[Tensor, Tensor]:
-        batches = part.split(EVALUATION_BATCH) if self.packed is not None else [part]  # type: ignore[no-untyped-call] # torch leaves it without types
+        batches = part.split(EVALUATION_BATCH) if self.of_graphs else [part]  # type: ignore[no-untyped-call] # torch leaves it without types
         logits, labels = zip(*map(self._outputs, batches), strict=True)
         return torch.cat(logits), torch.cat(labels)
 
     def _outputs(self, part: Tensor) -> tuple[Tensor, Tensor]:
-        return self._nodes(part) if self.packed is None else self._graphs(self.packed, part)
+        return self._graphs(part) if self.of_graphs else self._nodes(part)
 
     def _nodes(self, part: Tensor) -> tuple[Tensor, Tensor]:
         graph = self.dataset.graph
@@ -307,11 +307,11 @@ class _Predictions:
         outputs = [self.net(graph.x, edge_index)[part] for edge_index in variants]
         return torch.cat(outputs), graph.y[part].repeat(len(variants))
 
-    def _graphs(self, packed: Packed, graphs: Tensor) -> tuple[Tensor, Tensor]:
-        x, edge_index, batch, labels = packed.batch(graphs)
-        variants = self._edge_variants(edge_index, len(x))
-        logits = [self.net(x, edge_index, batch) for edge_index in variants]
-        return torch.cat(logits), labels.repeat(len(variants))
+    def _graphs(self, part: Tensor) -> tuple[Tensor, Tensor]:
+        batch: Any = Batch.from_data_list([self.dataset.graphs[i] for i in part.tolist()])
+        variants = self._edge_variants(batch.edge_index, len(batch.x))
+        logits = [self.net(batch.x, edge_index, batch.batch) for edge_index in variants]
+        return torch.cat(logits), batch.y.repeat(len(variants))
 
     def _edge_variants(self, edge_index: Tensor, nodes: int) -> list[Tensor]:
         """The edges and, in training with `cut_edges`, a random subset of them."""
@@ -330,53 +330,6 @@ def drop_edges(edge_index: Tensor, nodes: int) -> Tensor:
     edges, edge_of_column = torch.unique(low * nodes + high, return_inverse=True)
     remains = torch.rand(edges.numel()) >= torch.rand(1)
     return edge_index[:, remains[edge_of_column]]
-
-
-# Many small graphs concatenated into a few tensors, for fast batching.
-
-
-@dataclass(frozen=True, eq=False)
-class Packed:
-    """Concatenated graphs; `edge_index` has the node ids within each graph.
-
-    first_node, first_edge: [graphs + 1] offset of each graph's first node and edge, and the end.
-    """
-
-    x: Tensor
-    edge_index: Tensor
-    y: Tensor
-    first_node: Tensor
-    first_edge: Tensor
-
-    @classmethod
-    def of(cls, graphs: Sequence[Data]) -> Packed:
-        """Pack the graphs."""
-        return cls(
-            x=torch.cat([graph.x for graph in graphs]),
-            edge_index=torch.cat([graph.edge_index for graph in graphs], dim=1),
-            y=torch.cat([graph.y for graph in graphs]),
-            first_node=_starts([int(graph.num_nodes) for graph in graphs]),
-            first_edge=_starts([int(graph.edge_index.shape[1]) for graph in graphs]),
-        )
-
-    def batch(self, graphs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(x, edge_index, batch, y) of the chosen graphs as a PyG batch."""
-        nodes, owner, first = _rows(self.first_node, graphs)
-        edges, edge_owner, _ = _rows(self.first_edge, graphs)
-        return self.x[nodes], self.edge_index[:, edges] + first[edge_owner], owner, self.y[graphs]
-
-
-def _starts(sizes: list[int]) -> Tensor:
-    return torch.cat([torch.zeros(1, dtype=torch.long), torch.tensor(sizes).cumsum(0)])
-
-
-def _rows(starts: Tensor, graphs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows of the chosen graphs, the graph of each row, and each graph's first row in the batch."""
-    sizes = starts[graphs + 1] - starts[graphs]
-    owner = torch.arange(graphs.numel()).repeat_interleave(sizes)
-    first = sizes.cumsum(0) - sizes
-    rows = torch.arange(owner.numel()) - first[owner] + starts[graphs][owner]
-    return rows, owner, first
 
 
 # Relational encoders, on the facts of a knowledge graph.
