@@ -143,7 +143,9 @@ CATALOGUE: dict[str, Listed] = {
     "molecules-aromatic": _well_known(
         "aromatic ring", "does each have an aromatic ring?", 2, 7224, 14820
     ),
-    "molecules-carbonyl": _well_known("carbonyl", "does each have a carbonyl group?", 2, 7224, 14820),
+    "molecules-carbonyl": _well_known(
+        "carbonyl", "does each have a carbonyl group?", 2, 7224, 14820
+    ),
     "molecules-logp": _well_known(
         "atom contributions", "Crippen's logP, a sum of contributions of atoms.", 1, 14566, 29504
     ),
