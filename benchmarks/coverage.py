@@ -22,7 +22,7 @@ from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.exact import connected_masks, connected_sets
-from graphsvx.methods.pipeline import fit_all, play
+from graphsvx.methods.pipeline import Sampling
 from graphsvx.testing.oracle import shapley_of_table
 from graphsvx_lab import zoo
 
@@ -238,12 +238,12 @@ def answers(judged: Judged, per_player: float, seed: int) -> dict[str, Answer] |
     """Of every estimator, on the same rows; None where these make the game exact."""
     game = judged.fresh()
     budget = max(2, round(per_player * game.players))
-    played = play(game, Auto(), GaussianProcess(), budget, seed)
+    played = Sampling(Auto(), GaussianProcess(), seed).play(game, budget)
     if played.masks.exact:
         return None
     results = {}
     for name, regression in ESTIMATORS.items():
-        (fit,) = fit_all([played], regression, [judged.target])
+        fit = Sampling(Auto(), regression, seed).fit_all([played], [judged.target])[0].fit
         miss = fit.values[0].numpy() - judged.truth
         # The truth has an error of its own, and zeros are no better than rounding.
         bar = np.hypot(fit.errors[0].numpy(), judged.truth_errors)

@@ -18,7 +18,7 @@ from benchmarks.worlds import Played, node_game, real_games
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Auto, Mask, Paired, SmarterSeparate
-from graphsvx.methods.pipeline import fit_all, play
+from graphsvx.methods.pipeline import Sampling
 from graphsvx.testing.oracle import shapley_of_table
 
 BUDGETS = (50, 100, 300, 1000)
@@ -49,8 +49,8 @@ def our_default(game: Played, calls: int, seed: int) -> tuple[np.ndarray, int]:
     """On the graph: coalitions that give the same perturbed graph are one call."""
     graph_game, target = node_game(*game.game)
     before = graph_game.calls
-    played = play(graph_game, Auto(), GaussianProcess(), calls, seed)
-    (fit,) = fit_all([played], GaussianProcess(), [target])
+    sampling = Sampling(Auto(), GaussianProcess(), seed)
+    fit = sampling.fit_all([sampling.play(graph_game, calls)], [target])[0].fit
     return fit.values[0].numpy(), max(before, graph_game.calls)
 
 

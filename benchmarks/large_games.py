@@ -28,7 +28,7 @@ from graphsvx.engine.rows import Rows
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto, Mask, Masks, SmarterSeparate
-from graphsvx.methods.pipeline import fit_all, play
+from graphsvx.methods.pipeline import Sampling
 from graphsvx_lab.datasets import load
 from graphsvx_lab.datasets.catalogue import data_dir, models_dir
 
@@ -290,8 +290,8 @@ def _judge(large: LargeGame, values: np.ndarray, errors: np.ndarray | None) -> d
 @torch.no_grad()
 def ours(large: LargeGame, mask: Mask, estimator: Estimator, calls: int, seed: int) -> Any:
     """Values and errors by coalitions of our own."""
-    played = play(fresh(large.game), mask, estimator, calls, seed)
-    (fit,) = fit_all([played], estimator, [large.target])
+    sampling = Sampling(mask, estimator, seed)
+    fit = sampling.fit_all([sampling.play(fresh(large.game), calls)], [large.target])[0].fit
     errors = fit.errors[0].numpy()
     return fit.values[0].numpy(), None if np.isnan(errors).any() else errors
 

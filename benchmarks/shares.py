@@ -24,7 +24,8 @@ from graphsvx.engine.rows import Rows
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto
 from graphsvx.methods import graphsvx as methods
-from graphsvx.methods import pipeline, playing
+from graphsvx.methods import playing
+from graphsvx.methods.pipeline import Sampling
 
 PARTS = ("field", "checks", "masks", "states", "batches", "model", "fit", "record", "rest")
 """Receptive field; run-time checks; coalitions chosen; turned into canonical states; batches
@@ -67,8 +68,7 @@ def watched() -> Iterator[Stopwatch]:
             (GraphGame, "states", "states"),
             (Rows, "evaluate", "batches"),
             (Model, "__call__", "model"),
-            (playing, "fit_all", "fit"),
-            (pipeline, "fit_all", "fit"),
+            (Sampling, "fit_all", "fit"),
             (methods, "record", "record"),
         ):
             timed = watch.timed(part, getattr(place, name))

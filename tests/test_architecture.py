@@ -134,7 +134,10 @@ def test_an_escape_without_a_reason_is_noticed() -> None:
 
 
 def _deferred_imports(source: str) -> list[int]:
-    """Lines of imports of this library in functions, but for those of optional packages."""
+    """Lines of imports of this library in functions, but for what few users need.
+
+    That are optional packages, and kinds of players and games that a default explanation has not.
+    """
     lines = source.splitlines()
     return [
         node.lineno
@@ -143,7 +146,7 @@ def _deferred_imports(source: str) -> list[int]:
         for node in ast.walk(function)
         if isinstance(node, ast.ImportFrom)
         and str(node.module).startswith("graphsvx")
-        and not re.search(r"\bextra\b|\brich\b", lines[node.lineno - 1])
+        and not re.search(r"\bextra\b|\brich\b|\([a-z ]+ only\)$", lines[node.lineno - 1])
     ]
 
 

@@ -22,7 +22,6 @@ from graphsvx.core.query import NodeOfType, build_query
 from graphsvx.engine.reading import with_reading
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods import GraphSVX, Method
-from graphsvx.methods.answers import Question
 from graphsvx.methods.graphsvx import SETTINGS, MethodSetting
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Seed, checked, shown
@@ -214,13 +213,11 @@ def explain(
                 explanation = method(query, seed)
     if not isinstance(explanation, Explanation):
         raise InputError(f"method must return an Explanation, got {type(explanation).__name__}")
+    question = explanation.question
     if given_up:
         certificate = replace(explanation.certificate, given_up=tuple(given_up))
         explanation = replace(explanation, certificate=certificate)
-    explanation = explanation.with_names(query.names)
-    if isinstance(method, GraphSVX):
-        return explanation.with_question(Question(method.plan(query, seed)))
-    return explanation
+    return explanation.with_names(query.names).with_question(question)
 
 
 def must_explain_types(method: Any) -> None:

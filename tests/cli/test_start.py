@@ -10,8 +10,7 @@ import pytest
 import graphsvx
 from graphsvx.cli import options as names
 from graphsvx.methods import registry
-from graphsvx.methods.graphsvx import SETTINGS
-from graphsvx.methods.settings import RENAMED
+from graphsvx.methods.graphsvx import RENAMED, SETTINGS
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.datasets.catalogue import CATALOGUE
 from graphsvx_lab.zoo.settings import (

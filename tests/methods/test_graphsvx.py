@@ -21,9 +21,8 @@ from graphsvx.methods import (
     PlayerKind,
     SubgraphFeatures,
 )
-from graphsvx.methods.graphsvx import SETTINGS
+from graphsvx.methods.graphsvx import SETTINGS, FlatSettings
 from graphsvx.methods.player_kinds import KINDS, DefaultPlayers
-from graphsvx.methods.settings import FlatSettings
 from graphsvx.runs import identity
 from tests.worlds import random_graph, random_model
 

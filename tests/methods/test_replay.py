@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from graphsvx.masks.base import all_rows
-from graphsvx.methods import replay
-from graphsvx.methods.replay import _coalitions_to_replay
+from graphsvx.methods import playing
+from graphsvx.methods.playing import _coalitions_to_replay
 
 PLAYERS = 12
 
@@ -33,7 +33,7 @@ def replayed(played: SimpleNamespace, count: int) -> list[tuple[bool, ...]]:
 
 
 def test_costly_plain_calls_are_few_but_at_the_ends_and_over_all_sizes(played) -> None:
-    coalitions = replayed(played, replay.FEW)
+    coalitions = replayed(played, playing.FEW)
     assert 5 <= len(coalitions) <= 7
     assert coalitions[0] == (False,) * PLAYERS
     for position in (played.values[2:, 0].argmin(), played.values[2:, 0].argmax()):
@@ -44,9 +44,9 @@ def test_costly_plain_calls_are_few_but_at_the_ends_and_over_all_sizes(played) -
 
 
 def test_costly_plain_calls_before_a_game_make_those_over_all_sizes_superfluous(played) -> None:
-    game = SimpleNamespace(players=PLAYERS, replayed=replay.FIRST)
+    game = SimpleNamespace(players=PLAYERS, replayed=playing.FIRST)
     compared_before = SimpleNamespace(game=game, masks=played.masks, values=played.values)
-    assert replayed(compared_before, replay.FEW) == replayed(played, replay.FEW)[:3]
+    assert replayed(compared_before, playing.FEW) == replayed(played, playing.FEW)[:3]
 
 
 def exact_game(players: int, listed: int) -> SimpleNamespace:

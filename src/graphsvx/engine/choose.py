@@ -4,7 +4,7 @@ Many perturbed copies of the receptive field are evaluated in one batched call. 
 models with a larger receptive field than counted, models that mix the nodes of a batch (batch
 statistics, pooling, virtual nodes) and models that are random. Each evaluator is therefore checked
 twice: before the first batch against plain calls on a wider part of the graph, and after the games
-by evaluating some coalitions again (`graphsvx.methods.replay`). On a mismatch the next slower
+by evaluating some coalitions again (`graphsvx.methods.playing`). On a mismatch the next slower
 evaluator is used, and the certificate records it.
 """
 

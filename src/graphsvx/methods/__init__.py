@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsvx.methods.baseline import Block, Blocks, Method, Properties
 from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods.increments import Budget
 from graphsvx.methods.player_kinds import (
     Cells,
     EdgeFeatures,
@@ -20,7 +21,6 @@ from graphsvx.methods.player_kinds import (
     Relations,
     SubgraphFeatures,
 )
-from graphsvx.methods.settings import Budget
 from graphsvx.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:

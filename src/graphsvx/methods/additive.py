@@ -10,7 +10,7 @@ there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -32,43 +32,46 @@ _PROBES = 16  # random pooled embeddings on which the head must be affine
 _STATE_BYTES = 96  # of a state and player: sets, credit in float64, look-ups of embeddings
 
 
-@dataclass(frozen=True, eq=False)
-class AdditiveStates:
-    """The states of all nodes of a game that is a sum over nodes, and what each is worth."""
-
-    masks: Masks
-    values: Tensor
-    """Of the empty and the full coalition, then of the rows of `masks`."""
-
-
-def additive_states(game: LookupGame, budget: int, seed: int) -> AdditiveStates | None:
-    """Rows whose credit is exact; None: the score is no sum over nodes, or has too many states.
+def additive_states(game: LookupGame, budget: int, seed: int) -> tuple[Masks, Tensor] | None:
+    """Rows whose credit is exact, and values of the empty and the full coalition and of these rows.
 
     The rows are states with what a node in this state adds to the score; a row with what rounding
     leaves of the gain, shared evenly; and random coalitions, which have no part in the credit.
+    None: the score is no sum over nodes, or has too many states.
     """
     if not _may_be_additive(game, budget):
         return None
     game.start(budget)
     rng = np.random.default_rng(seed)
-    if not _head_is_affine(game, rng):
-        return None
-    listed = _listed_states(game, budget)
+    listed = _listed_states(game, budget) if _head_is_affine(game, rng) else None
     if listed is None:
         return None
     node, subcubes = listed
-    checked = rng.random((_CHECKED, game.players)) < rng.random((_CHECKED, 1))
-    checked = np.concatenate([empty_and_full(game.players), checked])
+    players = game.players
+    inner = rng.random((_CHECKED, players)) < rng.random((_CHECKED, 1))
+    checked = np.concatenate([empty_and_full(players), inner])
     try:
         scores = game.values(game.states(checked))
         worth = _worth(game, node[subcubes.state], subcubes.members)
     except TooManyStatesError:
         return None
-    masks = connected_masks(game, subcubes.members, subcubes.boundary)
     sums = _matching(subcubes, checked).T @ worth.numpy()
     if not _same(game, torch.from_numpy(sums - sums[0]) + scores[0], scores, scores):
         return None
-    return _with_coalitions(game, masks, worth, checked, scores)
+    masks = connected_masks(game, subcubes.members, subcubes.boundary)
+    credit = cast(Tensor, masks.credit)
+    left = scores[1] - scores[0] - worth.t() @ credit.sum(1)
+    share = torch.full((1, players), 1 / players, dtype=credit.dtype)
+    no_part = torch.zeros(_CHECKED, players, dtype=credit.dtype)
+    rows = np.concatenate([masks.rows, np.zeros((1, players), dtype=bool), inner])
+    exact = Masks(
+        rows,
+        game.states(rows),
+        np.concatenate([np.zeros(len(masks.rows) + 1), np.ones(_CHECKED)]),
+        exact=True,
+        credit=torch.cat([credit, share, no_part]),
+    )
+    return exact, torch.cat([scores[:2], worth, left[None], scores[2:]])
 
 
 def _may_be_additive(game: LookupGame, budget: int) -> bool:
@@ -99,11 +102,9 @@ def _head_is_affine(game: LookupGame, rng: np.random.Generator) -> bool:
     )
     zero = [torch.zeros_like(part[:1]) for part in first]
     joined = [a + b for a, b in zip(first, second, strict=True)]
-    at_zero, of_first, of_second, of_both = (
-        _scores(game, pooled) for pooled in (zero, first, second, joined)
-    )
-    like = torch.cat([at_zero, of_first, of_second, of_both])
-    return _same(game, of_first + of_second - at_zero, of_both, like)
+    at_zero, *scores = (_scores(game, pooled) for pooled in (zero, first, second, joined))
+    of_first, of_second, of_both = scores
+    return _same(game, of_first + of_second - at_zero, of_both, torch.cat([at_zero, *scores]))
 
 
 def _same(game: LookupGame, scores: Tensor, others: Tensor, like: Tensor) -> bool:
@@ -172,23 +173,3 @@ def _matching(subcubes: Subcubes, coalitions: Bools) -> Floats:
     outside = subcubes.members.astype(np.float32) @ (1 - on)
     outside += subcubes.boundary.astype(np.float32) @ on
     return (outside == 0).astype(np.float64)
-
-
-def _with_coalitions(
-    game: LookupGame, masks: Masks, worth: Tensor, checked: Bools, scores: Tensor
-) -> AdditiveStates:
-    credit = masks.credit
-    if credit is None:
-        raise ValueError("states have credit in closed form")
-    players, inner = game.players, checked[2:]
-    left = scores[1] - scores[0] - worth.t() @ credit.sum(1)
-    share = torch.full((1, players), 1 / players, dtype=credit.dtype)
-    rows = np.concatenate([masks.rows, np.zeros((1, players), dtype=bool), inner])
-    exact = Masks(
-        rows,
-        game.states(rows),
-        np.concatenate([np.zeros(len(masks.rows) + 1), np.ones(len(inner))]),
-        exact=True,
-        credit=torch.cat([credit, share, torch.zeros(len(inner), players, dtype=credit.dtype)]),
-    )
-    return AdditiveStates(exact, torch.cat([scores[:2], worth, left[None], scores[2:]]))

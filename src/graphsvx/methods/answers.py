@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations
 from math import comb
 from typing import Annotated, Literal
 
@@ -30,17 +30,22 @@ from graphsvx.methods.pipeline import PlayableGame
 from graphsvx.methods.playing import Plan
 from graphsvx.results.details import PlayerSet
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import MOST, Range, checked
+from graphsvx.utils.constraints import MOST, Range, Share, checked
 from graphsvx.utils.exclusive import exclusive
 
-Share = Annotated[float, Range(0, 1)]
 _Budget = Annotated[int, Range(2, MOST)]
 _BLOCK = 1 << 12  # coalitions that are evaluated together
+
+Margin = Callable[[Floats], Floats]
+"""How far scores [coalitions, outputs] are above what is asked; 0 and below: it is not done."""
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """How the games of an explanation are played, to evaluate sets of its players later."""
+    """How the games of an explanation are played, to evaluate sets of its players later.
+
+    These are the players of the game of nodes (or edges, or features).
+    """
 
     plan: Plan
 
@@ -53,78 +58,61 @@ class Question:
         self, explanation: Explanation, share: float | Literal["class"], budget: int
     ) -> PlayerSet:
         """The smallest set of players that keeps the score (or the class) by itself."""
-        if share != "class":
-            share = checked(share, Share, "share")
-        target = explanation.target
-        prediction, base = explanation.prediction, explanation.base
+        target, scale = explanation.target, self.query.model.scale
         if share == "class":
             self._require_classes()
-            return self._smallest(
-                explanation,
-                budget,
-                "sufficient",
-                _class_margin(target, 1),
-                explanation.class_name(target),
-            )
-        least = share * prediction
-        if self.query.model.scale != "probability":
-            least = base + share * (prediction - base)
-        sign = 1.0 if prediction >= base or self.query.model.scale == "probability" else -1.0
+            name = explanation.class_name(target)
+            return self._smallest(explanation, budget, "sufficient", _class_margin(target, 1), name)
+        share = float(checked(share, Share, "share"))
+        prediction, base = explanation.prediction, explanation.base
+        least = share * prediction if scale == "probability" else base + share * (prediction - base)
+        sign = 1.0 if prediction >= base or scale == "probability" else -1.0
         slack = 1e-9 * max(abs(prediction), abs(base))
 
         def margin(scores: Floats) -> Floats:
             return sign * (scores[:, target] - least) + slack
 
-        bound = "at least" if sign > 0 else "at most"
-        return self._smallest(explanation, budget, "sufficient", margin, f"{bound} {least:.4g}")
+        expected = f"{'at least' if sign > 0 else 'at most'} {least:.4g}"
+        return self._smallest(explanation, budget, "sufficient", margin, expected)
 
     def flip(self, explanation: Explanation, budget: int) -> PlayerSet:
         """The smallest set of players whose removal changes the predicted class."""
         self._require_classes()
-        predicted = self._predicted(explanation)
-        return self._smallest(
-            explanation,
-            budget,
-            "flip",
-            _class_margin(predicted, -1),
-            f"not {explanation.class_name(predicted)}",
-        )
+        predicted = explanation.target
+        if len(explanation.outputs) > 1:
+            predicted = explanation.outputs[int(explanation.predictions.argmax())]
+        elif self.query.target is not None:  # the model may predict another class
+            with self._game() as game:
+                everyone = np.ones(game.players, dtype=bool)
+                predicted = int(_plain_scores(game, everyone)[0].argmax())
+        margin, expected = _class_margin(predicted, -1), explanation.class_name(predicted)
+        return self._smallest(explanation, budget, "flip", margin, f"not {expected}")
 
     def scores(self, coalitions: Bools, target: int) -> Floats:
-        """Scores of coalitions of the game of nodes (or edges, or features), [coalitions]."""
-        with self._ready():
-            game = self._game()
+        """Scores of coalitions, [coalitions]."""
+        with self._game() as game:
             return game.values(game.states(coalitions))[:, target].numpy()
 
-    def _game(self) -> PlayableGame:
-        """The game of nodes (or edges, or features), not evaluated."""
-        evaluator = choose_evaluator(self.query, self.plan.kind.hops, self.plan.seed)
-        return self.plan.games(evaluator)[1][-1]
-
     def players(self, explanation: Explanation) -> int:
-        """Number of players of that game."""
+        """Number of players."""
         features, total = explanation.feature_credit.players, len(explanation.player_names)
         return total - features if total > features else features
-
-    def _predicted(self, explanation: Explanation) -> int:
-        """The class that the model predicts, whichever one is explained."""
-        if len(explanation.outputs) > 1:
-            return explanation.outputs[int(explanation.predictions.argmax())]
-        if self.query.target is None:
-            return explanation.target
-        with self._ready():
-            game = self._game()
-            everyone = np.ones(game.players, dtype=bool)
-            return int(_plain_scores(self.query, game, everyone)[0].argmax())
 
     @contextmanager
     def _ready(self) -> Iterator[None]:
         """No other explanation is computed meanwhile, and the model is in evaluation mode."""
-        with (
-            exclusive(),
-            evaluation_mode([*self.query.model.submodules, *modules(self.query.decoder)]),
-        ):
+        parts = [*self.query.model.submodules, *modules(self.query.decoder)]
+        with exclusive(), evaluation_mode(parts):
             yield
+
+    @contextmanager
+    def _game(self) -> Iterator[PlayableGame]:
+        """The game, not evaluated."""
+        with self._ready():
+            yield self._played_by(choose_evaluator(self.query, self.plan.kind.hops, self.plan.seed))
+
+    def _played_by(self, evaluator: Evaluator) -> PlayableGame:
+        return self.plan.games(evaluator)[1][-1]  # after that of features
 
     def _require_classes(self) -> None:
         if self.query.model.scale == "value":
@@ -135,36 +123,32 @@ class Question:
         explanation: Explanation,
         budget: int,
         question: Literal["sufficient", "flip"],
-        margin: Callable[[Floats], Floats],
+        margin: Margin,
         expected: str,
     ) -> PlayerSet:
-        budget = checked(budget, _Budget, "budget")
-        first = len(explanation.player_names)
+        budget, plan = checked(budget, _Budget, "budget"), self.plan
 
         def run(evaluator: Evaluator) -> tuple[_Answer, PlayableGame]:
-            game = self.plan.games(evaluator)[1][-1]
+            game = self._played_by(evaluator)
             game.coalitions_for(budget)
-            search = _Search(game, question == "flip", margin, budget)
-            return search.smallest(), game
+            return _Search(game, question == "flip", margin, budget).smallest(), game
 
         def holds(evaluator: Evaluator, result: tuple[_Answer, PlayableGame]) -> bool:  # noqa: ARG001  (a check's arguments)
             answer, game = result
-            if not answer.found:
-                return True
-            return bool(margin(_plain_scores(self.query, game, answer.coalition).numpy())[0] > 0)
+            plain = _plain_scores(game, answer.coalition).numpy()
+            return not answer.found or bool(margin(plain)[0] > 0)
 
         with self._ready():
-            answer, game = run_verified(self.query, self.plan.kind.hops, self.plan.seed, run, holds)
-            scores = _plain_scores(self.query, game, answer.coalition)[0]
-        selected = ~answer.coalition if question == "flip" else answer.coalition
-        members = np.flatnonzero(selected)
-        # The game of nodes comes last, after that of features.
-        positions = tuple((members + first - game.players).tolist()) if answer.found else ()
-        names = explanation.player_names
+            answer, game = run_verified(self.query, plan.kind.hops, plan.seed, run, holds)
+            scores = _plain_scores(game, answer.coalition)[0]
+        names, positions = explanation.player_names, list[int]()
+        if answer.found:
+            members = np.flatnonzero(~answer.coalition if question == "flip" else answer.coalition)
+            positions = (members + len(names) - game.players).tolist()
         return PlayerSet(
             question=question,
             players=tuple(names[position] for position in positions),
-            positions=positions,
+            positions=tuple(positions),
             found=answer.found,
             score=float(scores[explanation.target]),
             predicted=int(scores.argmax()),
@@ -174,7 +158,7 @@ class Question:
         )
 
 
-def _class_margin(target: int, sign: int) -> Callable[[Floats], Floats]:
+def _class_margin(target: int, sign: int) -> Margin:
     """How far the target is ahead of all other outputs (sign 1), or behind one (sign -1).
 
     Of equal scores argmax decides, as in the model's own prediction: the margin is never 0.
@@ -189,10 +173,10 @@ def _class_margin(target: int, sign: int) -> Callable[[Floats], Floats]:
     return margin
 
 
-def _plain_scores(query: Query, game: PlayableGame, coalition: Bools) -> Tensor:
+def _plain_scores(game: PlayableGame, coalition: Bools) -> Tensor:
     """Scores of one coalition from a plain call on the whole graph, [1, outputs]."""
     field, perturbation = game.perturbed(coalition[None])
-    return query.scores(game.evaluator.plain(field).evaluate(field, perturbation)).cpu()
+    return game.query.scores(game.evaluator.plain(field).evaluate(field, perturbation)).cpu()
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +192,7 @@ class _Search:
 
     game: PlayableGame
     off: bool
-    margin: Callable[[Floats], Floats]
+    margin: Margin
     budget: int
 
     def smallest(self) -> _Answer:
@@ -281,27 +265,19 @@ class _Search:
         return larger if len(larger) <= self._left() else None
 
     def _greedy(self, none_below: int) -> _Answer:
-        """Grow by the best margin; then drop one, or swap two for one, while it still holds."""
+        """Grow by the best margin; then drop one while it still holds."""
         players = self.game.players
         members = np.zeros(players, dtype=bool)
-        while not self._holds(members):
+        while not float(self._margins(members[None])[0]) > 0:
             if members.all():
                 return _Answer(np.ones(players, dtype=bool), False, none_below)
             members, _ = self._best(_with_one_changed(members, np.flatnonzero(~members)))
-        better = True
-        while better:
-            better = False
-            fewer = _with_one_changed(members, np.flatnonzero(members))
-            for candidates in (fewer, _two_for_one(members)):
-                if len(candidates):
-                    best, score = self._best(candidates)
-                    if score > 0:
-                        members, better = best, True
-                        break
+        while members.any():
+            best, score = self._best(_with_one_changed(members, np.flatnonzero(members)))
+            if score <= 0:
+                break
+            members = best
         return _Answer(self._coalition(members), True, none_below)
-
-    def _holds(self, members: Bools) -> bool:
-        return float(self._margins(members[None])[0]) > 0
 
 
 def _with_one_changed(members: Bools, players: Ids) -> Bools:
@@ -309,21 +285,6 @@ def _with_one_changed(members: Bools, players: Ids) -> Bools:
     sets = np.repeat(members[None], len(players), 0)
     sets[np.arange(len(players)), players] ^= True
     return sets
-
-
-def _two_for_one(members: Bools, most: int = 2000) -> Bools:
-    swaps = (
-        (pair, new)
-        for pair in combinations(np.flatnonzero(members).tolist(), 2)
-        for new in np.flatnonzero(~members).tolist()
-    )
-    sets = []
-    for pair, new in islice(swaps, most):
-        swapped = members.copy()
-        swapped[list(pair)] = False
-        swapped[new] = True
-        sets.append(swapped)
-    return np.array(sets, dtype=bool).reshape(-1, len(members))
 
 
 def _reach(on: Bools, edges: Bools, reach: int | None) -> tuple[Bools, Bools]:

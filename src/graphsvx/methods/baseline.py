@@ -23,10 +23,9 @@ from graphsvx.engine.choose import choose_evaluator, evaluate
 from graphsvx.engine.evaluator import Evaluator, Plain
 from graphsvx.errors import UnsupportedError
 from graphsvx.generators import GameSetup
-from graphsvx.methods.build_explanation import field_record, no_edges, with_types
+from graphsvx.methods.pipeline import Prediction
 from graphsvx.methods.player_kinds import KINDS
-from graphsvx.results.certificate import Certificate, GameReport
-from graphsvx.results.credit import Credit
+from graphsvx.results.certificate import GameReport
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked
 from graphsvx.utils.exclusive import taking_back
@@ -126,24 +125,6 @@ class Baseline(Checked, ABC):
         """The method's algorithm."""
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """What is explained: the scores of the unperturbed graph, and which of them."""
-
-    query: Query
-    evaluator: Evaluator
-    scores: Tensor
-    """Of all outputs, [outputs]."""
-    outputs: tuple[int, ...]
-    """Those that are explained."""
-    target: int
-
-    @staticmethod
-    def of(query: Query, evaluator: Evaluator, scores: Tensor) -> Prediction:
-        """The prediction with the outputs that the query asks for."""
-        return Prediction(query, evaluator, scores, *query.choose_outputs(scores))
-
-
 def baseline_setup(
     query: Query,
     evaluator: Evaluator,
@@ -195,68 +176,6 @@ def game_report(name: str, players: int, calls: int, mask: str, **details: Any) 
     """A baseline's entry in the certificate; R² is None without a surrogate."""
     counts: dict[str, Any] = {"exact": False, "budget": calls, "coalitions": calls, "r2": None}
     return GameReport(name, players, calls=calls, mask=mask, **{**counts, **details})
-
-
-def build_explanation(
-    method: object,
-    seed: int,
-    prediction: Prediction,
-    *,
-    meaning: str,
-    game: GameReport,
-    nodes: Credit | None = None,
-    features: Credit | None = None,
-    edges: Credit | None = None,
-    bases: Tensor | None = None,
-    players: Players | None = None,
-    **details: Any,
-) -> Explanation:
-    """The record, with the residual prediction - base - total in its certificate.
-
-    Args:
-        method: the explainer, which is recorded by its `repr`.
-        seed: what its random numbers were made from.
-        prediction: what is explained.
-        meaning: what a value means, in one sentence.
-        game: how the model was called (`game_report`).
-        nodes: credit of nodes, values [outputs, players]; likewise `features` and `edges`.
-        bases: where credit starts from, [outputs], 0 by default. The residual is 0 only for
-            methods that satisfy the efficiency axiom.
-        players: on typed graphs, who `edges` are.
-        details: further fields of the explanation.
-
-    """
-    query, evaluator, outputs = prediction.query, prediction.evaluator, prediction.outputs
-    explained = prediction.scores.detach().double().cpu()[list(outputs)]
-    bases = torch.zeros_like(explained) if bases is None else bases.double().cpu()
-    parts = {
-        "node_credit": nodes or Credit.none(len(outputs)),
-        "feature_credit": features or Credit.none(len(outputs)),
-        "edge_credit": edges or no_edges(len(outputs)),
-    }
-    total = sum((part.values.sum(1) for part in parts.values()), torch.zeros_like(explained))
-    fields: dict[str, Any] = {"kind": query.kind, "field": field_record(query, evaluator)}
-    explanation = Explanation(
-        **(fields | parts | details),
-        centres=tuple(query.centres.tolist()),
-        outputs=outputs,
-        target=prediction.target,
-        bases=bases,
-        predictions=explained,
-        certificate=Certificate(
-            games=(game,),
-            residual=float((explained - bases - total)[outputs.index(prediction.target)]),
-            seed=seed,
-            depth=evaluator.depth,
-            checks=evaluator.checks.passed,
-            fallback=evaluator.checks.fallback,
-        ),
-        method=repr(method),
-        meaning=meaning,
-        scale=query.model.scale,
-        class_names=query.class_names,
-    )
-    return with_types(explanation, query, evaluator.field, players or Players(), apart=False)
 
 
 # --- the receptive field as a graph of its own, for methods that differentiate, fit or sample --

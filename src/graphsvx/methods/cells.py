@@ -25,29 +25,15 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, as_tensor
 from graphsvx.core.players import choose_features
-from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.choose import evaluate
-from graphsvx.engine.evaluator import Evaluator
-from graphsvx.generators import GameSetup, Isolate
+from graphsvx.generators import Isolate
 from graphsvx.masks.base import Masks, all_rows
 from graphsvx.methods.increments import FIRST_CALLS
 from graphsvx.methods.player_kinds import Cells
 from graphsvx.methods.playing import Plan, PlayedGames
 from graphsvx.results.credit import OTHER_FEATURES, PRESENCE, CellCredit
 from graphsvx.results.explanation import Explanation
-
-
-@dataclass(frozen=True, eq=False)
-class _Row:
-    """The cells of one node."""
-
-    labels: list[int]
-    """The column of each feature cell, or `OTHER_FEATURES`."""
-    values: Floats
-    """[outputs, feature cells]."""
-    covariance: Floats
-    """[outputs, feature cells, feature cells] of the values; zeros: exact."""
 
 
 def with_cells(
@@ -57,126 +43,107 @@ def with_cells(
 
     As many calls again are made as the games were allowed.
     """
-    credit, outputs = explanation.node_credit, list(explanation.outputs)
-    row = explanation.outputs.index(explanation.target)
-    most = choice.top_nodes
-    order = credit.values[row].abs().argsort(descending=True, stable=True)[:most].tolist()
-    rng, setup = np.random.default_rng(plan.seed), played.setup
-    members = setup.players.node_members
+    credit, masks = explanation.node_credit, played.games[-1].masks
+    sizes = credit.values[explanation.row].abs()
+    order = sizes.argsort(descending=True, stable=True)[: choice.top_nodes].tolist()
+    rng, members = np.random.default_rng(plan.seed), played.setup.players.node_members
     calls = (plan.budget.samples or FIRST_CALLS) // max(1, len(order))
     nodes: list[int] = []
     features: list[int] = []
-    values: list[Tensor] = []
-    errors: list[Tensor] = []
+    none = torch.zeros(len(explanation.outputs), 0, dtype=torch.float64)
+    values, errors = [none], [none]
     for player in order:
-        game = _CellGame(plan.query, played.evaluator, setup, int(members[player]), outputs)
-        cells = game.play(played.games[-1].masks, player, choice, calls, rng)
-        cell_values, exact = torch.from_numpy(cells.values), torch.from_numpy(cells.covariance)
-        rest = credit.values[:, player] - cell_values.sum(1)
-        variance = exact.sum((1, 2)).clamp(min=0) + credit.errors[:, player] ** 2
-        nodes += [int(credit.ids[player])] * (1 + len(cells.labels))
-        features += [PRESENCE, *cells.labels]
-        values.append(torch.cat([rest[:, None], cell_values], 1))
-        deviations = exact.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
+        game = _CellGame(played, int(members[player]), choice)
+        cells, covariance = map(torch.from_numpy, game.play(masks, player, calls, rng))
+        rest = credit.values[:, player] - cells.sum(1)
+        variance = covariance.sum((1, 2)).clamp(min=0) + credit.errors[:, player] ** 2
+        nodes += [int(credit.ids[player])] * (1 + len(game.labels))
+        features += [PRESENCE, *game.labels]
+        values.append(torch.cat([rest[:, None], cells], 1))
+        deviations = covariance.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
         errors.append(torch.cat([variance.sqrt()[:, None], deviations], 1))
-    none = torch.zeros(len(outputs), 0, dtype=torch.float64)
-    return replace(
-        explanation,
-        cells=CellCredit(
-            tuple(nodes),
-            tuple(features),
-            torch.cat([none, *values], 1),
-            torch.cat([none, *errors], 1),
-        ),
-    )
+    rows, bars = (torch.cat(parts, 1) for parts in (values, errors))
+    return replace(explanation, cells=CellCredit(tuple(nodes), tuple(features), rows, bars))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _CellGame:
     """Scores of coalitions of nodes in which one node keeps some of its features only."""
 
-    query: Query
-    evaluator: Evaluator
-    setup: GameSetup
+    played: PlayedGames
     node: int
     """Position in the field."""
-    outputs: list[int]
+    choice: Cells
 
-    def play(
-        self, masks: Masks, player: int, choice: Cells, calls: int, rng: np.random.Generator
-    ) -> _Row:
-        """Feature cells of the node: exact where all coalitions fit the calls, sampled if not."""
-        columns, labels = self._feature_cells(choice)
-        count = len(columns)
-        if not count:
-            empty = np.zeros((len(self.outputs), 0))
-            return _Row([], empty, np.zeros((len(self.outputs), 0, 0)))
-        weighted = _weighted_coalitions(masks, player)
-        if weighted is not None and len(weighted[0]) << count <= calls:
-            values = self._exact(*weighted, columns)
-            return _Row(labels, values, np.zeros((len(values), count, count)))
-        players = masks.rows.shape[1]
-        pairs = max(2, calls // (2 * (count + 2)))
-        return _Row(labels, *self._sampled(players, player, columns, pairs, rng))
+    def __post_init__(self) -> None:
+        """Choose the columns of each feature cell: those that stand out most, then all others.
 
-    def _feature_cells(self, choice: Cells) -> tuple[list[Ids], list[int]]:
-        """Columns of the feature cells: the features that stand out most, then all others."""
-        graph, field, reference = self.setup.graph, self.setup.field, self.setup.reference
-        node = field.ids[[self.node]]
-        standing_out = choose_features(
-            graph, node, choice.features, None if choice.reference is None else reference
-        )
-        node_features = graph.x[int(node[0])].double().cpu().numpy()
-        other = reference.double().cpu().numpy()
-        standing_out = standing_out[node_features[standing_out] != other[standing_out]]
-        series = graph.feature_columns
-        if series is not None:
-            parts = [np.asarray(part) for part in series if np.isin(part, standing_out).any()]
-            labels = [int(part[0]) for part in parts]
+        `labels`: the column of each, or `OTHER_FEATURES`.
+        """
+        setup, choice = self.played.setup, self.choice
+        graph, node = setup.graph, setup.field.ids[[self.node]]
+        reference = None if choice.reference is None else setup.reference
+        columns = choose_features(graph, node, choice.features, reference)
+        values = graph.x[int(node[0])].double().cpu().numpy()
+        other = setup.reference.double().cpu().numpy()
+        columns = columns[values[columns] != other[columns]]
+        if graph.feature_columns is None:
+            parts = list(columns[:, None])
         else:
-            parts = [standing_out[i : i + 1] for i in range(len(standing_out))]
-            labels = standing_out.tolist()
+            series = map(np.asarray, graph.feature_columns)
+            parts = [part for part in series if np.isin(part, columns).any()]
         scale = graph.statistics.std.cpu().numpy()
         scale = np.where(scale > 0, scale, 1.0)
-        deviations = [
-            float(np.abs((node_features - other)[part] / scale[part]).max()) for part in parts
-        ]
-        order = np.argsort(-np.asarray(deviations), kind="stable").tolist()
-        first, rest = order[: choice.top_features], order[choice.top_features :]
-        columns, column_labels = [parts[i] for i in first], [labels[i] for i in first]
-        if rest:
-            columns.append(np.concatenate([parts[i] for i in rest]))
-            column_labels.append(OTHER_FEATURES)
-        return columns, column_labels
+        deviations = [(np.abs(values - other)[part] / scale[part]).max() for part in parts]
+        parts = [parts[i] for i in np.argsort(-np.asarray(deviations), kind="stable")]
+        first, rest = parts[: choice.top_features], parts[choice.top_features :]
+        self.columns: list[Ids] = first + ([np.concatenate(rest)] if rest else [])
+        self.labels = [int(part[0]) for part in first] + [OTHER_FEATURES] * bool(rest)
 
-    def _scores(self, coalitions: Bools, features_on: Bools, columns: list[Ids]) -> Floats:
+    def play(
+        self, masks: Masks, player: int, calls: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Values of the feature cells, [outputs, cells], and their covariance, 0 where exact.
+
+        Exact where all coalitions fit the calls, sampled if not.
+        """
+        count, outputs = len(self.columns), len(self.played.prediction.outputs)
+        if not count:
+            return np.zeros((outputs, 0)), np.zeros((outputs, 0, 0))
+        weighted = _weighted_coalitions(masks, player)
+        if weighted is not None and len(weighted[0]) << count <= calls:
+            return self._exact(*weighted), np.zeros((outputs, count, count))
+        pairs = max(2, calls // (2 * (count + 2)))
+        return self._sampled(masks.rows.shape[1], player, pairs, rng)
+
+    def _scores(self, coalitions: Bools, features_on: Bools) -> Floats:
         """Scores [rows, outputs] of coalitions of nodes and feature cells that the node keeps."""
-        combined = np.concatenate([coalitions, features_on], 1)
-        inverse, first = RowIds().add(combined)
+        setup, prediction = self.played.setup, self.played.prediction
+        inverse, first = RowIds().add(np.concatenate([coalitions, features_on], 1))
         coalitions, features_on = coalitions[first], features_on[first]
-        no_features = np.ones((len(coalitions), self.setup.players.features), dtype=bool)
-        perturbations = Isolate()(self.setup, no_features, coalitions)
+        no_features = np.ones((len(coalitions), setup.players.features), dtype=bool)
+        perturbations = Isolate()(setup, no_features, coalitions)
         cell, distinct = RowIds().add(features_on)
         table = perturbations.feature_table
         rows = table[self.node].repeat(len(distinct), 1)
-        for position, part in enumerate(columns):
+        for position, part in enumerate(self.columns):
             at = as_tensor(part, table.device)
             off = as_tensor(np.flatnonzero(~features_on[distinct, position]), table.device)
-            rows[off[:, None], at] = self.setup.reference[at].to(table.dtype)
+            rows[off[:, None], at] = setup.reference[at].to(table.dtype)
         feature_row = perturbations.feature_rows().copy()
         feature_row[:, self.node] = len(table) + cell
         changed = replace(
             perturbations, feature_row=feature_row, feature_table=torch.cat([table, rows])
         )
-        scores = self.query.scores(evaluate(self.evaluator, changed)).cpu()
-        values: Floats = scores[:, self.outputs].double().numpy()[inverse]
+        scores: Tensor = prediction.query.scores(evaluate(prediction.evaluator, changed)).cpu()
+        values: Floats = scores[:, list(prediction.outputs)].double().numpy()[inverse]
         return values
 
-    def _exact(self, coalitions: Bools, weights: Floats, columns: list[Ids]) -> Floats:
+    def _exact(self, coalitions: Bools, weights: Floats) -> Floats:
         """Feature cells from all weighted coalitions and all sets of features."""
-        count, sets = len(columns), all_rows(len(columns))
+        count, sets = len(self.columns), all_rows(len(self.columns))
         rows = np.repeat(coalitions, len(sets), 0)
-        scores = self._scores(rows, np.tile(sets, (len(coalitions), 1)), columns)
+        scores = self._scores(rows, np.tile(sets, (len(coalitions), 1)))
         # w_u(K) up to a constant: [sets, outputs].
         averages = np.einsum("r,rko->ko", weights, scores.reshape(len(coalitions), len(sets), -1))
         values = np.zeros((averages.shape[1], count))
@@ -190,10 +157,10 @@ class _CellGame:
         return values
 
     def _sampled(
-        self, players: int, player: int, columns: list[Ids], pairs: int, rng: np.random.Generator
+        self, players: int, player: int, pairs: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """Feature cells from random orders of nodes and cells, each with its reverse."""
-        count = len(columns)
+        count = len(self.columns)
         rows, features_on, feature, draw = [], [], [], []
         for number in range(pairs):
             nodes, cells = rng.permutation(players), rng.permutation(count + 1)
@@ -211,7 +178,7 @@ class _CellGame:
                     has[cell] = True
                     feature.append(int(cell))
                     draw.append(number)
-        scores = self._scores(np.stack(rows), np.stack(features_on), columns)
+        scores = self._scores(np.stack(rows), np.stack(features_on))
         gains = scores[0::2] - scores[1::2]
         sums = np.zeros((pairs, count, gains.shape[1]))
         np.add.at(sums, (np.asarray(draw), np.asarray(feature)), gains / 2)

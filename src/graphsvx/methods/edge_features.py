@@ -7,8 +7,7 @@ again on the whole graph, and all of them if these differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,15 +22,11 @@ from graphsvx.errors import InputError
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks.base import Masks
-from graphsvx.methods.baseline import (
-    LocalGraph,
-    Prediction,
-    build_explanation,
-    game_report,
-    local_graph_of,
-    whole_graph_of,
-)
+from graphsvx.methods.baseline import LocalGraph, local_graph_of, whole_graph_of
+from graphsvx.methods.pipeline import Prediction
 from graphsvx.methods.playing import Plan
+from graphsvx.methods.record import build_explanation
+from graphsvx.results.certificate import GameReport
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 
@@ -39,105 +34,104 @@ from graphsvx.results.explanation import Explanation
 _REPLAYS = 6
 
 
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The columns of edge_attr of a graph, and what they become."""
+
+    table: Tensor
+    """edge_attr as [edges of the whole graph, columns]."""
+    other: Tensor
+    """The value of each switched-off column."""
+    players: Tensor
+    """Columns with another value at some edge."""
+
+    def scores(self, graph: LocalGraph, coalitions: Bools) -> Tensor:
+        """Scores of the graph with the other columns switched off, [coalitions, outputs]."""
+        rows = self.table[as_tensor(graph.edges, self.table.device)]
+        shape = rows.shape if graph.edge_attr is None else graph.edge_attr.shape
+        listed = []
+        for coalition in coalitions:
+            off = self.players[as_tensor(np.flatnonzero(~coalition), rows.device)]
+            changed = rows.clone()
+            changed[:, off] = self.other[off].to(rows.dtype)
+            out = graph.outputs(edge_attr=changed.reshape(shape))
+            listed.append(graph.query.scores(graph.explained(out)[None])[0].cpu())
+        return torch.stack(listed)
+
+
 def explain_edge_features(plan: Plan, reference: Reference, method: object) -> Explanation:
     """Shapley values of the columns of edge_attr."""
-    query, seed, samples = plan.query, plan.seed, plan.budget.first_calls
-    table = _table(query)
-    if isinstance(plan.estimator, Lasso):
+    query, seed, names = plan.query, plan.seed, plan.query.names.edge_features
+    if isinstance(plan.sampling.estimator, Lasso):
         raise InputError(
             'a Lasso chooses nodes and features; leave it out with players="edge_attr"'
         )
-    other = _reference(table, reference)
-    players = torch.nonzero((table != other.to(table.dtype)).any(0))[:, 0]
-    local = local_graph_of(query, seed)
-    calls, masks, values, proved = _play(plan, local, table, other, players)
-    prediction = Prediction.of(query, local.evaluator, values[1])
+    columns, local = _columns(query, reference), local_graph_of(query, seed)
+    count, evaluator = len(columns.players), local.evaluator
+    graph, whole_graph = local, whole_graph_of(query, evaluator)
+    rng, ends = np.random.default_rng(seed), empty_and_full(count)
+    if evaluator.local:
+        probes = np.concatenate([ends, rng.random((_REPLAYS, count)) < 0.5])
+        if not allclose(columns.scores(local, probes), columns.scores(whole_graph, probes)):
+            graph = whole_graph
+    proved = evaluator.checks.proved or not evaluator.local or graph is whole_graph
+    game = FunctionGame(lambda rows: columns.scores(graph, rows), count)
+    if count:
+        masks = plan.sampling.mask(game, plan.budget.first_calls, derive_rng(seed, "edge features"))
+    else:
+        none = np.zeros((0, 0), dtype=bool)
+        masks = Masks(none, game.states(none), np.zeros(0), exact=True)
+    values = game.values(np.concatenate([game.states(ends), masks.states]))
+    prediction = Prediction.of(query, evaluator, values[1])
     outputs = prediction.outputs
     scores = values[:, outputs[0] : outputs[-1] + 1]
-    fit = plan.estimator(masks, scores[2:], scores[0], scores[1])
-    names = query.names.edge_features
-    credit = Credit(
-        players.cpu(),
-        fit.values,
-        fit.errors,
-        tuple(names[i] if names else f"edge feature {i}" for i in players.tolist()),
-    )
+    fit = plan.sampling.estimator(masks, scores[2:], scores[0], scores[1])
     explanation = build_explanation(
-        method, seed, prediction, bases=fit.base, features=credit,
+        method,
+        seed,
+        prediction,
+        bases=fit.base,
+        features=Credit(
+            columns.players.cpu(),
+            fit.values,
+            fit.errors,
+            tuple(names[i] if names else f"edge feature {i}" for i in columns.players.tolist()),
+        ),
         meaning="Shapley value: the edge feature's fair share of the difference between the "
         "prediction and the base value",
-        game=game_report(
-            "edge features", len(players), calls, type(plan.mask).__name__,
-            exact=masks.exact and proved, exact_if_shortcuts_hold=masks.exact and not proved,
+        game=GameReport(
+            "edge features",
+            count,
+            exact=masks.exact and proved,
+            exact_if_shortcuts_hold=masks.exact and not proved,
             replayed=0 if proved else _REPLAYS + 2,
-            budget=samples, coalitions=len(masks.rows) + 2,
+            budget=plan.budget.first_calls,
+            calls=game.calls,
+            coalitions=len(masks.rows) + 2,
             r2=float(fit.r2[outputs.index(prediction.target)]),
+            mask=type(plan.sampling.mask).__name__,
         ),
-    )  # fmt: skip
-    field = replace(explanation.field, num_features=table.shape[1])
+    )
+    field = replace(explanation.field, num_features=columns.table.shape[1])
     return replace(explanation, field=field)
 
 
-def _table(query: Query) -> Tensor:
-    """edge_attr as [edges, columns]."""
+def _columns(query: Query, reference: Reference) -> _Columns:
     attr = query.graph.edge_attr
     if attr is None or "edge_attr" not in query.model.takes:
         raise InputError(
             'players="edge_attr" needs data.edge_attr and a model that takes edge_attr; '
             f"the model takes {sorted(query.model.plan.attributes)}"
         )
-    return attr.reshape(len(attr), -1)
-
-
-def _reference(table: Tensor, reference: Reference) -> Tensor:
+    table = attr.reshape(len(attr), -1)
     if reference is None:
-        if table.is_floating_point():
-            return table.double().mean(0)
-        return table.long().mode(0).values.double()
-    if not isinstance(reference, tuple) or len(reference) != table.shape[1]:
+        quantities = table.is_floating_point()
+        other = table.double().mean(0) if quantities else table.long().mode(0).values.double()
+    elif isinstance(reference, tuple) and len(reference) == table.shape[1]:
+        other = torch.tensor(reference, dtype=torch.float64, device=table.device)
+    else:
         raise InputError(
             f"reference must be a vector with one value for each of the {table.shape[1]} columns "
             f"of edge_attr, got {reference!r}"
         )
-    return torch.tensor(reference, dtype=torch.float64, device=table.device)
-
-
-def _play(
-    plan: Plan, local: LocalGraph, table: Tensor, other: Tensor, players: Tensor
-) -> tuple[int, Masks, Tensor, bool]:
-    """Number of calls, coalitions, the scores of the empty, the full and these coalitions, and
-    whether these are proved to be those of calls on the whole graph."""
-    query, seed, device = plan.query, plan.seed, table.device
-
-    def function(graph: LocalGraph) -> Callable[[Bools], Tensor]:
-        rows = table[as_tensor(graph.edges, device)]
-        shape = rows.shape if graph.edge_attr is None else graph.edge_attr.shape
-
-        def scores(coalitions: Bools) -> Tensor:
-            listed = []
-            for coalition in coalitions:
-                off = players[as_tensor(np.flatnonzero(~coalition), device)]
-                changed = rows.clone()
-                changed[:, off] = other[off].to(rows.dtype)
-                out = graph.outputs(edge_attr=changed.reshape(shape))
-                listed.append(query.scores(graph.explained(out)[None])[0].cpu())
-            return torch.stack(listed)
-
-        return scores
-
-    in_field, on_graph = function(local), function(whole_graph_of(query, local.evaluator))
-    rng = np.random.default_rng(seed)
-    probes = np.concatenate(
-        [empty_and_full(len(players)), rng.random((_REPLAYS, len(players))) < 0.5]
-    )
-    agree = not local.evaluator.local or allclose(in_field(probes), on_graph(probes))
-    game = FunctionGame(in_field if agree else on_graph, len(players))
-    if len(players):
-        masks = plan.mask(game, plan.budget.first_calls, derive_rng(seed, "edge features"))
-    else:
-        none = np.zeros((0, 0), dtype=bool)
-        masks = Masks(none, game.states(none), np.zeros(0), exact=True)
-    ends = game.states(empty_and_full(len(players)))
-    values = game.values(np.concatenate([ends, masks.states]))
-    shortcut = local.evaluator.local and agree
-    return game.calls, masks, values, local.evaluator.checks.proved or not shortcut
+    return _Columns(table, other, torch.nonzero((table != other.to(table.dtype)).any(0))[:, 0])

@@ -21,14 +21,14 @@ from graphsvx.methods.baseline import (
     Baseline,
     Block,
     Blocks,
-    Prediction,
     Properties,
-    build_explanation,
     game_report,
     local_graph_of,
     model_restored,
     typed_scores,
 )
+from graphsvx.methods.pipeline import Prediction
+from graphsvx.methods.record import build_explanation
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Count

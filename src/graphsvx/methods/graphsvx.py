@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Annotated, Any, ClassVar, Unpack
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
+from graphsvx.core.players import Directions, FeatureChoice
 from graphsvx.core.query import Query
 from graphsvx.errors import InputError, NoInfluenceWarning, UnsupportedError
-from graphsvx.estimators import KSII, EstimatorSetting, GaussianProcess, IndexSetting
+from graphsvx.estimators import KSII, EstimatorSetting, GaussianProcess, IndexSetting, Lasso
 from graphsvx.generators import GeneratorSetting, Indirect, Isolate, RemoveRows, Variant
 from graphsvx.masks import Auto, MaskSetting, SmarterSeparate
+from graphsvx.methods.answers import Question
 from graphsvx.methods.baseline import Method
-from graphsvx.methods.build_explanation import with_types
-from graphsvx.methods.cells import with_cells
-from graphsvx.methods.edge_features import explain_edge_features
+from graphsvx.methods.increments import Budget
+from graphsvx.methods.pipeline import Sampling
 from graphsvx.methods.player_kinds import (
     KINDS,
     Cells,
     DefaultPlayers,
     EdgeFeatures,
+    Features,
     KindName,
+    Nodes,
     PlayerKind,
+    SubgraphFeatures,
 )
 from graphsvx.methods.playing import Plan
 from graphsvx.methods.record import record
-from graphsvx.methods.settings import (
-    Budget,
-    FlatSettings,
-    check_parts,
-    field_names,
-    read_generator,
-    read_players,
-)
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Block, Checked, Range, changed_fields, checked, shown
 from graphsvx.utils.printable import did_you_mean
@@ -59,6 +55,54 @@ _PAPER: dict[str, tuple[int, int]] = {
 }
 # Where whole graphs are explained: nothing is further away than anything else.
 _GRAPH_SETS = ("ba-2motifs", "mutag")
+
+
+_Indirect = Literal[False, "mean", "target"]
+_Erase = Literal[False, True, "rows"]
+
+
+class FlatSettings(TypedDict, total=False):
+    """Fields of `Budget`, of the players and of the generator as keywords of `GraphSVX`."""
+
+    samples: int | None
+    feature_share: float | None
+    tolerance: float | None
+    max_samples: int
+    seconds: float | None
+    hops: int | None
+    features: FeatureChoice
+    feature_groups: Any
+    groups: Any
+    reference: Any
+    balance: float | None
+    directions: Directions
+    node_types: tuple[str, ...] | None
+    monte_carlo: int
+    top_nodes: int
+    top_features: int
+    indirect: _Indirect
+    erase: _Erase
+
+
+# Where a keyword does not belong to the players: what it is about, and what to do.
+_MISPLACED = {
+    "features": "chooses features, but no feature plays",
+    "feature_groups": "are groups of features, but no feature plays",
+    "groups": "are groups of nodes (or edges), but only features play; use feature_groups=",
+    "reference": "is what switched-off features become, but no feature is switched off",
+    "balance": 'weighs nodes against features, so both must play; use players="both"',
+    "directions": 'is about edges as players; use players="edges"',
+    "node_types": "chooses nodes by their type, but no node plays",
+    "monte_carlo": 'draws the mean of players="subgraph_features"',
+    "top_nodes": 'chooses the nodes of players="cells"',
+    "top_features": 'chooses the features of players="cells"',
+}
+
+RENAMED = {  # earlier names of settings, and what they are called now
+    "regression": "estimator=",
+    "r": "feature_share=",
+    "features_of": 'players="subgraph_features"',
+}
 
 
 @dataclass(frozen=True, init=False)
@@ -109,24 +153,19 @@ class GraphSVX(Checked):
         settings: dict[str, Any] = {**flat}
         if not isinstance(budget, Budget | None):
             raise InputError(f"budget must be a Budget, got {shown(budget)}; use samples=400")
-        spent = {name: settings.pop(name) for name in field_names(Budget) if name in settings}
-        generator = read_generator(generator, settings)
-        parts: dict[str, Any] = {
-            "players": read_players(players, settings, SETTINGS),
-            "budget": replace(Budget() if budget is None else budget, **spent),
-            "mask": mask,
-            "generator": generator,
-            "estimator": estimator,
-            "order": order,
-            "index": index,
-        }
-        for name, part in parts.items():
-            object.__setattr__(self, name, part)
+        spent = {name: settings.pop(name) for name in _field_names(Budget) if name in settings}
+        generator = _read_generator(generator, settings)
+        vars(self).update(
+            players=_read_players(players, settings),
+            budget=replace(Budget() if budget is None else budget, **spent),
+            mask=mask,
+            generator=generator,
+            estimator=estimator,
+            order=order,
+            index=index,
+        )
         super().__post_init__()
         self._check_parts(self.players)
-
-    def _check_parts(self, kind: PlayerKind) -> None:
-        check_parts(kind, self.budget, self.mask, self.generator, self.estimator, self.order)
 
     @staticmethod
     def paper(dataset: str = "tree-cycles", variant: Variant = "paper", **changes: Any) -> GraphSVX:
@@ -174,87 +213,162 @@ class GraphSVX(Checked):
 
     def with_settings(self, **changes: Any) -> GraphSVX:
         """A copy with other parts, or with other fields of its parts: `samples=400`."""
-        return GraphSVX(
-            **{**{name: getattr(self, name) for name in field_names(GraphSVX)}, **changes}
-        )
+        return GraphSVX(**(vars(self) | changes))
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Evaluate the games and distribute the prediction among the players."""
         plan = self.plan(query, seed)
-        kind, query = plan.kind, plan.query
-        kind.check_names(query.graph)
-        if isinstance(kind, EdgeFeatures):
-            return explain_edge_features(plan, kind.reference, self)
+        plan.kind.check_names(query.graph)
+        if isinstance(plan.kind, EdgeFeatures):
+            from graphsvx.methods import edge_features  # noqa: PLC0415  (these players only)
+
+            columns = edge_features.explain_edge_features(plan, plan.kind.reference, self)
+            return columns.with_question(Question(plan))
         played = plan.play()
-        explanation = record(
-            plan,
-            played,
-            self.order,
-            self.index,
-            method=self._description,
-            reference=getattr(self.players, "reference", None),
-        )
-        if isinstance(kind, Cells):
-            explanation = with_cells(explanation, plan, played, kind)
+        explanation = record(plan, played, self, self.index, self.order)
+        if isinstance(plan.kind, Cells):
+            from graphsvx.methods.cells import with_cells  # noqa: PLC0415  (these players only)
+
+            explanation = with_cells(explanation, plan, played, plan.kind)
         if explanation.certificate.no_influence is not None:
             warnings.warn(explanation.certificate.no_influence, NoInfluenceWarning, stacklevel=3)
-        apart = getattr(kind, "directions", "together") == "apart"
-        field, players = played.evaluator.field, played.setup.players
-        finished = kind.finish(with_types(explanation, query, field, players, apart))
-        plan.finish(played)
-        return finished
+        finished = plan.kind.finish(explanation)
+        if played.clock is not None:
+            played.clock.note_end()
+        return finished.with_question(Question(plan))
 
     def plan(self, query: Query, seed: int) -> Plan:
         """How the games of a query are played.
 
         Raises:
+            InputError: the settings do not go together for this kind of question.
             UnsupportedError: the settings do not fit the query.
 
         """
-        if query.kind == "graph" and isinstance(self.generator, Indirect):
-            raise UnsupportedError(
-                "the indirect effect needs an explained node to find the way to; "
-                "use indirect=False for whole graphs"
-            )
-        hetero = query.graph.has_types and not query.graph.types.flat
-        if hetero and isinstance(self.generator, Indirect) and self.generator.inner == "target":
-            raise UnsupportedError(
-                'indirect="target" gives nodes the features of the explained one, but node types '
-                'have features of their own; use indirect="mean"'
-            )
+        graph, generator = query.graph, self.generator
+        if isinstance(generator, Indirect):
+            if query.kind == "graph":
+                raise UnsupportedError(
+                    "the indirect effect needs an explained node to find the way to; "
+                    "use indirect=False for whole graphs"
+                )
+            if graph.has_types and not graph.types.flat and generator.inner == "target":
+                raise UnsupportedError(
+                    'indirect="target" gives nodes the features of the explained one, but node '
+                    'types have features of their own; use indirect="mean"'
+                )
         kind = self.players.for_query(query)
         self._check_parts(kind)
-        generator = kind.generator if self.generator is None else self.generator
-        return Plan(
-            self.prepared(query), seed, kind, generator, self.mask, self.estimator, self.budget
-        )
+        if isinstance(generator, RemoveRows):
+            _refuse_numbered_nodes(query)
+            query = replace(query, removes_rows=True)
+        generator = kind.generator if generator is None else generator
+        sampling = Sampling(self.mask, self.estimator, seed)
+        return Plan(query, kind, generator, sampling, self.budget)
 
-    def prepared(self, query: Query) -> Query:
-        """The query with what its evaluator has to know of the generator.
+    def _check_parts(self, players: PlayerKind) -> None:
+        """Raise InputError for parts that do not go together."""
+        for reason in self._conflicts(players):
+            raise InputError(reason)
 
-        Raises:
-            UnsupportedError: nodes cannot be removed from a typed graph, nor from one whose data
-                has numbers of nodes.
-
-        """
-        if not isinstance(self.generator, RemoveRows):
-            return query
-        if query.graph.has_types:
-            raise UnsupportedError(
-                "nodes of typed graphs cannot be removed, only isolated; leave erase= out"
+    def _conflicts(self, players: PlayerKind) -> Iterator[str]:
+        generator, has_tolerance = self.generator, self.budget.tolerance is not None
+        cuts_edges = bool(getattr(generator, "edge_players", False))
+        edges_play = bool(getattr(players.generator, "edge_players", False))
+        if cuts_edges and not edges_play:
+            yield f'{generator!r} switches edges off, so edges must play; use players="edges"'
+        if edges_play and generator is not None and not cuts_edges:
+            yield (
+                f'players="edges" needs a generator of edges, such as CutEdges(), got {generator!r}'
             )
-        for name, attribute in query.graph.attributes.items():
-            if attribute.owner == "graph" and "index" in name:
-                raise UnsupportedError(
-                    f"nodes cannot be removed from a graph whose data.{name} has their numbers; "
-                    f"leave erase= out"
-                )
-        return replace(query, removes_rows=True)
+        if isinstance(players, Cells) and generator not in (None, Isolate()):
+            yield f"cells are features of nodes that switch off by isolation, got {generator!r}"
+        if isinstance(players, Cells) and not self.mask.separate:
+            yield f"cells need a mask with a game of nodes alone, got {self.mask!r}"
+        if isinstance(players, Cells) and players.feature_groups:
+            yield "cells are features of nodes one by one; leave feature_groups= out"
+        if isinstance(players, EdgeFeatures) and players.hops is not None:
+            yield "columns of edge_attr play at all edges; leave hops= out"
+        if isinstance(players, EdgeFeatures) and (has_tolerance or generator):
+            yield (
+                'players="edge_attr" takes samples=, mask= and estimator= only; leave tolerance= '
+                "and generator= out"
+            )
+        erases = isinstance(generator, RemoveRows) or getattr(generator, "erase", False)
+        if erases and isinstance(players, (Features, SubgraphFeatures)):
+            yield 'erase= is about switched-off nodes; use it with players="nodes"'
+        keeps_features = isinstance(players, Nodes) and generator in (None, Isolate(), RemoveRows())
+        if keeps_features and vars(players).get("reference") is not None:
+            yield (
+                f"reference= {_MISPLACED['reference']}; "
+                f'use players="features", or erase=True where nodes play'
+            )
+        if self.order > 1 and isinstance(self.estimator, Lasso):
+            yield (
+                "order= is about interactions of all players, of which a Lasso leaves some out; "
+                "use GaussianProcess() or WLS()"
+            )
+        if self.order > 1 and vars(players).get("balance") is not None:
+            yield "balance= rescales credit, which interactions would not follow"
+        if has_tolerance and isinstance(self.estimator, Lasso):
+            yield (
+                "tolerance= needs standard errors, which a Lasso does not give; "
+                "use GaussianProcess() or WLS()"
+            )
 
-    @cached_property
-    def _description(self) -> str:
-        return repr(self)
+
+def _field_names(part: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(part))
 
 
-SETTINGS = (*field_names(GraphSVX), *FlatSettings.__annotations__)
+SETTINGS = (*_field_names(GraphSVX), *FlatSettings.__annotations__)
 """Keywords of `GraphSVX`: its parts, and the fields of these."""
+
+
+def _read_players(players: PlayerKind | str | None, settings: dict[str, Any]) -> PlayerKind:
+    """The kind of players with the flat settings that are left."""
+    for name in settings:
+        if name in RENAMED:
+            raise InputError(f"{name}= is called {RENAMED[name]} now")
+        if name not in FlatSettings.__annotations__:
+            raise InputError(f"GraphSVX has the settings {', '.join(SETTINGS)}, got {name!r}")
+    if players is None:
+        players = DefaultPlayers() if settings.get("balance") is None else "both"
+    if isinstance(players, str):
+        players = KINDS[checked(players, KindName, "players")]()
+    if not isinstance(players, PlayerKind):
+        raise InputError(
+            f"players must be one of {', '.join(KINDS)}, or a kind of players such as "
+            f"Edges(hops=2), got {shown(players)}"
+        )
+    for name in settings:
+        if name not in _field_names(type(players)):
+            raise InputError(f"{name}= {_MISPLACED[name]}; got players={type(players).__name__}()")
+    return replace(players, **settings)
+
+
+def _read_generator(generator: Any, settings: dict[str, Any]) -> Any:
+    """The generator, from the keywords that are short for one."""
+    indirect = checked(settings.pop("indirect", False), _Indirect, "indirect")
+    erase = checked(settings.pop("erase", False), _Erase, "erase")
+    if not indirect and not erase:
+        return generator
+    erasing = RemoveRows() if erase == "rows" else Isolate(erase=True)
+    name, block = ("indirect", Indirect(indirect)) if indirect else ("erase", erasing)
+    if generator is not None or (indirect and erase):
+        raise InputError(f"{name}= is short for generator={block!r}; give one generator")
+    return block
+
+
+def _refuse_numbered_nodes(query: Query) -> None:
+    """Raise an UnsupportedError for a graph whose nodes cannot be removed."""
+    if query.graph.has_types:
+        raise UnsupportedError(
+            "nodes of typed graphs cannot be removed, only isolated; leave erase= out"
+        )
+    for name, attribute in query.graph.attributes.items():
+        if attribute.owner == "graph" and "index" in name:
+            raise UnsupportedError(
+                f"nodes cannot be removed from a graph whose data.{name} has their numbers; "
+                f"leave erase= out"
+            )

@@ -1,16 +1,19 @@
-"""More calls for the games of an explanation, in increments, until its errors are small enough."""
+"""How many model calls an explanation makes: its budget, and more until errors are small enough."""
 
 from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Annotated
 
 import numpy as np
 
 from graphsvx.core.arrays import Bools, Floats
+from graphsvx.core.players import Samples
+from graphsvx.engine.profile import ModelProfile
 from graphsvx.engine.states import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.differences import (
@@ -21,13 +24,14 @@ from graphsvx.estimators.differences import (
     players_to_measure,
 )
 from graphsvx.estimators.gaussian_process import GaussianProcess
-from graphsvx.estimators.least_squares import Estimator, Fit
+from graphsvx.estimators.lasso import Lasso
+from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.graph_game import FEWEST_LOOK_UPS, GraphGame
 from graphsvx.games.lookup_game import LookupGame
-from graphsvx.masks import Auto, Mask, Paired
 from graphsvx.masks.exact import exact_within
-from graphsvx.methods.pipeline import PlayableGame, PlayedGame, fit_all, play
+from graphsvx.methods.pipeline import FittedGame, PlayableGame, Sampling
 from graphsvx.utils.components import components
+from graphsvx.utils.constraints import MOST, Checked, Range
 from graphsvx.utils.given_up import give_up
 from graphsvx.utils.interruption import stop_if_unwanted
 
@@ -51,7 +55,6 @@ MOST_AT_ONCE = 4500
 _WORK = 2.5e8  # below a second of known layers,
 _WORK_OF_DIFFERENCES = 1.2e9  # and where no model of the game is fitted to them
 _SECONDS, _LEAST_CALLS = 1.2, 80  # of all games together, where calls are counted
-_FIRST_SHARE, _FEWEST_BY_CLOCK = 0.3, 4  # of a limit by the clock, before it is looked at
 _HARD = 1e-3  # squared error over squared credit, from which on differences may tell more
 _LEARNT_FROM = 4  # calls a player, before which pairs of coalitions tell little of each
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
@@ -60,113 +63,72 @@ _MARGIN = 1.3  # more calls than errors that fall as 1 / sqrt(calls) would need
 _WORTH = 1.5  # by default, fewer calls than this times those made are not worth a fit
 _WORTH_WHERE_ASKED = 1.2  # the same where a limit of calls was given
 _CALLS_A_PLAYER = 2  # with fewer, a first increment is never enough
-_SHARE_OF_TIME = 0.8
 _NEAR = 0.7  # times a tolerance: errors above it may turn out to be too large
 
 
-def default_calls(game: PlayableGame, games: int) -> int:
-    """Most calls of one of so many games by default; depends on its field, not on the clock."""
-    if not isinstance(game, GraphGame):
-        return MOST_CALLS_OF_LOOK_UPS
-    return game.most_look_ups or _calls_in_batches(game, games)
+# --- what is asked for -------------------------------------------------------------------
 
 
-def _calls_in_batches(game: GraphGame, games: int) -> int:
-    return min(_calls_by_size(game), _affordable(game, games) or MOST_CALLS)
+@dataclass(frozen=True)
+class Budget(Checked):
+    """How much may be spent on an explanation."""
+
+    samples: Annotated[int | None, Range(2, MOST, error=BudgetError)] = None
+    """Model calls per explanation, all games together (P). None: 1,000, and more in games that are
+    not exact with them, until the relative error is below 1 % or as many are made as the size of
+    the receptive field allows in about a second (10,000 at most, 30,000 where the differences that
+    single players make are measured). Layers without fast code: at most as many as their cost, by a
+    count, allows in about two seconds, about 100 in all at least."""
+    feature_share: Annotated[float | None, Range(0, 1)] = None
+    """Share of the samples that goes to features (r); None: as in algorithm 3."""
+    tolerance: Annotated[float | None, Range(0, inside=True)] = None
+    """Keep sampling until every standard error is below this, or `max_samples` are spent."""
+    max_samples: Samples = 100_000
+    seconds: Annotated[float | None, Range(0, inside=True)] = None
+    """A limit by the clock; no new round of calls starts that would exceed it. The same seed may
+    then give other bits, and the certificate says so."""
+
+    @property
+    def first_calls(self) -> int:
+        """Of the first round, of all games together."""
+        if self.seconds is not None:
+            return min(_FIRST_BY_CLOCK, self.samples or _FIRST_BY_CLOCK)
+        return self.samples or FIRST_CALLS
+
+    @property
+    def most_calls(self) -> int | None:
+        """Of all games together; None: as many as the games allow by default."""
+        if self.tolerance is None and self.samples is not None:
+            return self.samples
+        return None if self.tolerance is None and self.seconds is None else self.max_samples
+
+    def goal(self, sampling: Sampling) -> Goal | None:
+        """When calls end; None: after `samples`."""
+        if self.tolerance is not None:
+            return ErrorBelow(self.tolerance)
+        many = self.seconds is None and (self.samples or 0) > MOST_AT_ONCE
+        if many and sampling.pairs_for_process:
+            return AllCalls()
+        by_default = self.samples is None and not isinstance(sampling.estimator, Lasso)
+        return RelativeErrorBelow() if by_default or self.seconds is not None else None
 
 
-def _calls_by_size(game: GraphGame) -> int:
-    if game.evaluator.checks.fallback is not None:
-        return FIRST_CALLS  # one slow call after the other
-    return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game))))
-
-
-def _affordable(game: GraphGame, games: int) -> int | None:
-    """Most calls of one of so many games by what they cost; None: its field tells it."""
-    if game.seconds_of_call is None:
-        return None
-    coalitions = 1 << min(game.players, 62)
-    least = coalitions if coalitions <= _LEAST_CALLS else _LEAST_CALLS // games
-    return max(least, int(_SECONDS / games / game.seconds_of_call))
-
-
-def limited_by_cost(games: Sequence[PlayableGame]) -> bool:
-    """Whether a game is given fewer calls by default than it would be if they were cheap."""
-    return any(
-        isinstance(game, GraphGame) and _calls_in_batches(game, len(games)) < _calls_by_size(game)
-        for game in games
-    )
-
-
-def default_difference_calls(game: GraphGame, games: int) -> int:
-    """Most calls of one of so many games by default where differences are measured."""
-    if not game.evaluator.has_slopes or game.seconds_of_call is not None:
-        # Layers whose first round is not a product of matrices.
-        return _calls_in_batches(game, games)
-    work = _work(game) * max(1, (game.evaluator.depth or 2) - 1)
-    return int(min(MOST_CALLS_OF_DIFFERENCES, _WORK_OF_DIFFERENCES / work))
-
-
-def _relative_square(fit: Fit) -> float:
-    """Squared error over squared credit, mean over the outputs."""
-    size = fit.values.square().sum(1).clamp(min=1e-300)
-    return float((fit.errors.square().sum(1) / size).mean())
-
-
-def _work(game: GraphGame) -> float:
-    """Estimated cost of one model call."""
-    field = game.setup.field
-    return max(_NODE_WORK * field.size + _EDGE_WORK * len(field.inner_edges), 1.0)
-
-
-def default_first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
-    """Calls of the first increment, summed over games: all, if a second fit is needed or small."""
-    affordable = [_affordable(game, len(games)) for game in games if isinstance(game, GraphGame)]
-    most = len(games) * min((calls or MOST_CALLS for calls in affordable), default=MOST_CALLS)
-    return most if most < FIRST_CALLS else min(_first_calls(games, estimator), most)
-
-
-def _first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
-    players = [game.players for game in games if isinstance(game, LookupGame)]
-    of_many = [calls for least, calls in _CALLS_OF_MANY.items() if min(players, default=0) >= least]
-    if of_many and len(players) == len(games):
-        return of_many[-1]
-    large = any(game.players * _CALLS_A_PLAYER > FIRST_CALLS for game in games)
-    if large and isinstance(estimator, GaussianProcess):
-        return FIRST_CALLS  # and then differences, which need no second fit
-    allowed = [_calls_in_batches(game, len(games)) for game in games if isinstance(game, GraphGame)]
-    most = min(allowed, default=FIRST_CALLS)
-    return most if large or most <= MOST_AT_ONCE else FIRST_CALLS
-
-
-def measures_differences(mask: Mask, estimator: Estimator) -> bool:
-    """Whether differences of players may correct the fits of an estimator."""
-    return isinstance(mask, (Auto, Paired)) and isinstance(estimator, GaussianProcess)
-
-
-def first_of_many(games: Sequence[PlayableGame], calls: int) -> int:
-    """Calls of the first increment if so many were asked for: all, where they make games exact."""
-    exact = any(isinstance(game, GraphGame) and exact_within(game, calls) for game in games)
-    look_ups = any(isinstance(game, LookupGame) for game in games)
-    return calls if exact or look_ups else FIRST_CALLS
-
-
-class Goal(Protocol):
+class Goal(ABC):
     """What error is small enough."""
 
+    @abstractmethod
     def needed(self, fits: Sequence[Fit]) -> list[float]:
         """For each game: how many times its calls are needed, if squared errors fall as 1 / calls;
         at most 1 where none are.
         """
-        ...
 
     def unsure(self, fit: Fit) -> Bools:
-        """Players of a game whose errors are, or may be, too large, [M]."""
-        ...
+        """Players of a game whose errors are, or may be, too large, [M]; nobody in particular."""
+        return np.zeros(fit.errors.shape[1], dtype=bool)
 
 
 @dataclass(frozen=True)
-class ErrorBelow:
+class ErrorBelow(Goal):
     """Every standard error is at most `tolerance`."""
 
     tolerance: float
@@ -186,7 +148,7 @@ class ErrorBelow:
 
 
 @dataclass(frozen=True)
-class RelativeErrorBelow:
+class RelativeErrorBelow(Goal):
     """The root of all squared errors over all squared credit is at most `limit`.
 
     Over all games and explained outputs: a game with little credit need not be known better.
@@ -203,44 +165,57 @@ class RelativeErrorBelow:
         inexact = sum(square > 0 for square in squares)
         return [square * inexact / allowed for square in squares]
 
-    def unsure(self, fit: Fit) -> Bools:
-        """Nobody in particular."""
-        return np.zeros(fit.errors.shape[1], dtype=bool)
-
 
 @dataclass(frozen=True)
-class AllCalls:
+class AllCalls(Goal):
     """As many calls as there may be."""
 
     def needed(self, fits: Sequence[Fit]) -> list[float]:
         """Any number where a game is not exact."""
         return [float("inf") if bool(fit.errors.any()) else 0.0 for fit in fits]
 
-    def unsure(self, fit: Fit) -> Bools:
-        """Nobody in particular."""
-        return np.zeros(fit.errors.shape[1], dtype=bool)
+
+def calls_needed(goal: Goal, games: Sequence[FittedGame]) -> int | None:
+    """About how many calls would reach the goal; None: it is reached, or cannot be predicted."""
+    needed = goal.needed([game.fit for game in games])
+    if all(factor <= 1 for factor in needed) or float("inf") in needed:
+        return None
+    return sum(
+        int(game.game.calls * max(factor, 1.0)) for game, factor in zip(games, needed, strict=True)
+    )
 
 
-@dataclass(frozen=True)
+# --- a limit by the clock ----------------------------------------------------------------
+
+_FIRST_BY_CLOCK = 200  # calls before the first look at the clock,
+_FIRST_SHARE, _FEWEST_BY_CLOCK = 0.3, 4  # and the share of the limit that they may take
+_SHARE_OF_TIME = 0.8
+# Coalitions that are replayed at least, and the share of the limit that they may take.
+_FEWEST_REPLAYS, _SHARE_OF_REPLAYS, _SHARE_OF_FIRST_REPLAYS = 1, 0.25, 0.05
+
+
+@dataclass(eq=False)
 class Clock:
-    """A limit of time; with it the number of calls depends on the machine."""
+    """A limit of time; with it the number of calls depends on the machine.
 
-    seconds: float
-    start: float = field(default_factory=time.monotonic)
-    reserve: float = 0.0
-    """Seconds that all that follows the last call will take."""
-    seconds_of_call: float = 0.0
-    """How long a call took in the last explanation, fits included."""
+    What took how long in the last explanation is noted in the model's `profile`.
+    """
+
+    limit: float
+    profile: ModelProfile
+    start: float
+    games_ended: float = 0.0
 
     def left(self) -> float:
         """Seconds for further calls."""
-        return self.seconds - self.reserve - (time.monotonic() - self.start)
+        return self.limit - self.profile.seconds_after_games - (time.monotonic() - self.start)
 
     def first_calls(self, games: Sequence[PlayableGame], calls: int) -> int:
         """Calls before the first look at the clock: at most so many, in a part of the time."""
         costs = [game.seconds_of_call or 0.0 for game in games if isinstance(game, GraphGame)]
-        affordable = _FIRST_SHARE * self.left() / max(*costs, self.seconds_of_call, 1e-9)
-        if any(costs) and not self.seconds_of_call:  # a count does not see all that takes time
+        of_played = self.profile.seconds_of_played
+        affordable = _FIRST_SHARE * self.left() / max(*costs, of_played, 1e-9)
+        if any(costs) and not of_played:  # a count does not see all that takes time
             affordable = 0.0
         return int(min(calls, max(_FEWEST_BY_CLOCK * len(games), affordable)))
 
@@ -252,6 +227,116 @@ class Clock:
         left = _SHARE_OF_TIME * max(self.left(), 0.0)
         return max(1.0, float(np.sqrt(left / max(seconds, 1e-6))))
 
+    @property
+    def compares_first(self) -> bool:
+        """Whether there is time to compare coalitions before a game is played."""
+        return self.profile.seconds_of_replay < _SHARE_OF_FIRST_REPLAYS * self.limit
+
+    def replays(self, most: int) -> int:
+        """How many coalitions there is time to replay."""
+        seconds = max(self.profile.seconds_of_replay, 1e-9)
+        return min(most, max(_FEWEST_REPLAYS, int(_SHARE_OF_REPLAYS * self.limit / seconds)))
+
+    def note_games(self, began: float, calls: int) -> None:
+        """The games began then, have just ended, and took so many calls."""
+        self.games_ended = time.monotonic()
+        self.profile.seconds_of_played = (self.games_ended - began) / max(calls, 1)
+
+    def note_replays(self, began: float, replays: int) -> None:
+        """So many coalitions were replayed since then."""
+        self.profile.seconds_of_replay = (time.monotonic() - began) / max(replays, 1)
+
+    def note_end(self) -> None:
+        """All that follows the games has been done."""
+        self.profile.seconds_after_games = time.monotonic() - self.games_ended
+
+
+# --- how many calls the games are given by default ---------------------------------------
+
+
+def default_calls(game: PlayableGame, games: int, differences: bool = False) -> int:
+    """Most calls of one of so many games by default; depends on its field, not on the clock.
+
+    `differences`: where those that players make are measured, and no model is fitted to the game.
+    """
+    if not isinstance(game, GraphGame):
+        return MOST_CALLS_OF_LOOK_UPS
+    if differences and game.evaluator.has_slopes and game.seconds_of_call is None:
+        # The first round is a product of matrices.
+        work = _work(game) * max(1, (game.evaluator.depth or 2) - 1)
+        return int(min(MOST_CALLS_OF_DIFFERENCES, _WORK_OF_DIFFERENCES / work))
+    if game.most_look_ups and not differences:
+        return game.most_look_ups
+    return _calls_in_batches(game, games)
+
+
+def _calls_in_batches(game: GraphGame, games: int) -> int:
+    return min(_calls_by_size(game), _affordable(game, games) or MOST_CALLS)
+
+
+def _calls_by_size(game: GraphGame) -> int:
+    if game.evaluator.checks.fallback is not None:
+        return FIRST_CALLS  # one slow call after the other
+    return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game))))
+
+
+def _work(game: GraphGame) -> float:
+    """Estimated cost of one model call."""
+    field = game.setup.field
+    return max(_NODE_WORK * field.size + _EDGE_WORK * len(field.inner_edges), 1.0)
+
+
+def _affordable(game: GraphGame, games: int) -> int | None:
+    """Most calls of one of so many games by what they cost; None: its field tells it."""
+    if game.seconds_of_call is None:
+        return None
+    coalitions = 1 << min(game.players, 62)
+    least = coalitions if coalitions <= _LEAST_CALLS else _LEAST_CALLS // games
+    return max(least, int(_SECONDS / games / game.seconds_of_call))
+
+
+def limited_by_cost(games: Sequence[PlayableGame]) -> bool:
+    """Whether a game is given fewer calls by default than it would be if they were cheap."""
+    of_graph = [game for game in games if isinstance(game, GraphGame)]
+    return any(_calls_in_batches(game, len(games)) < _calls_by_size(game) for game in of_graph)
+
+
+def first_calls(
+    games: Sequence[PlayableGame],
+    budget: Budget,
+    goal: Goal | None,
+    sampling: Sampling,
+    clock: Clock | None,
+) -> int:
+    """Calls of the first increment, summed over games."""
+    calls, of_graph = budget.first_calls, [game for game in games if isinstance(game, GraphGame)]
+    if goal is not None and budget.most_calls is None:
+        affordable = [_affordable(game, len(games)) for game in of_graph]
+        most = len(games) * min((calls or MOST_CALLS for calls in affordable), default=MOST_CALLS)
+        return most if most < FIRST_CALLS else min(_default_first_calls(games, sampling), most)
+    if clock is not None:
+        return clock.first_calls(games, calls)
+    if isinstance(goal, AllCalls) and len(of_graph) == len(games):
+        # All at once only where that makes a game exact.
+        return calls if any(exact_within(game, calls) for game in games) else FIRST_CALLS
+    return calls
+
+
+def _default_first_calls(games: Sequence[PlayableGame], sampling: Sampling) -> int:
+    """All calls, where a second fit is needed anyway or they are few."""
+    players = [game.players for game in games]
+    if all(isinstance(game, LookupGame) for game in games):
+        of_many = [calls for least, calls in _CALLS_OF_MANY.items() if min(players) >= least]
+        return of_many[-1] if of_many else FIRST_CALLS
+    large = max(players) * _CALLS_A_PLAYER > FIRST_CALLS
+    if large and isinstance(sampling.estimator, GaussianProcess):
+        return FIRST_CALLS  # and then differences, which need no second fit
+    most = min(_calls_in_batches(game, len(games)) for game in games if isinstance(game, GraphGame))
+    return most if large or most <= MOST_AT_ONCE else FIRST_CALLS
+
+
+# --- more calls --------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
@@ -261,117 +346,105 @@ class _Measured:
     differences: Differences
 
 
-_Played = tuple[PlayedGame, Fit, _Measured | None]
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Increments:
-    """Adds calls until `goal` or a limit is reached."""
+    """Adds calls to `games` until `goal` or a limit is reached."""
 
+    games: list[FittedGame]
     goal: Goal
-    mask: Mask
-    estimator: Estimator
+    sampling: Sampling
     outputs: Sequence[int]
-    seed: int
     most: int | None = None
     """Calls of all games together; None: each has its `default_calls`."""
     clock: Clock | None = None
+    _measured: dict[PlayableGame, _Measured | None] = field(default_factory=dict)
+    """Games in which differences were tried; None: pairs of coalitions tell more."""
 
-    def play(
-        self, played: Sequence[PlayedGame], fits: Sequence[Fit]
-    ) -> tuple[list[PlayedGame], list[Fit]]:
+    def play(self) -> list[FittedGame]:
         """Play on, the game that needs it most first, until the goal or a limit is reached."""
-        games, fits = list(played), list(fits)
         closed: set[int] = set()
-        measured: dict[int, _Measured | None] = {}  # None: pairs of coalitions tell more
         while True:
-            needed = self.goal.needed(fits)
-            i = max(range(len(games)), key=lambda k: (k not in closed, needed[k]), default=None)
+            needed = self.goal.needed([game.fit for game in self.games])
+            i = max(range(len(needed)), key=lambda k: (k not in closed, needed[k]), default=None)
             if i is None or i in closed or needed[i] <= 1:
-                return games, fits
-            if i not in measured:
-                measured[i] = self._try_differences(games, fits[i], i)
-            differences = measured[i]
-            began = time.monotonic()
-            continued = (
-                self._more_pairs(games, i, needed[i])
-                if differences is None
-                else self._measure(games, differences, i, needed[i])
-            )
-            if continued is None:
+                return self.games
+            before, began = self.games[i], time.monotonic()
+            game = self._continued(before, needed[i])
+            self.games[i] = replace(game, seconds=time.monotonic() - began)
+            if game.fit is before.fit:
                 closed.add(i)
                 continue
-            games[i], fits[i], measured[i] = continued
-            games[i] = replace(games[i], seconds=time.monotonic() - began)
-            logger.info(
-                "%s: %s calls, largest standard error %.3g",
-                games[i].game.side,
-                f"{games[i].game.calls:,}",
-                float(fits[i].errors.max()),
-            )
+            calls, error = f"{game.game.calls:,}", float(game.fit.errors.max())
+            logger.info("%s: %s calls, largest standard error %.3g", game.game.side, calls, error)
 
-    def _more_pairs(self, games: list[PlayedGame], i: int, needed: float) -> _Played | None:
-        """Game i with a larger budget; None: it is exact, or what is left is not worth a fit."""
-        budget = self._next_budget(games, i, needed, self._allowed(games, i))
+    def _continued(self, game: FittedGame, needed: float) -> FittedGame:
+        """The game with more calls, or with the same fit where none are allowed, or worth it."""
+        if game.game not in self._measured:
+            self._measured[game.game] = self._try_differences(game)
+        measured = self._measured[game.game]
+        if measured is not None:
+            return self._more_differences(game, measured, needed)
+        return self._more_pairs(game, needed)
+
+    def _more_pairs(self, game: FittedGame, needed: float) -> FittedGame:
+        most = self._allowed(game)
+        budget = self._next_budget(game, needed, most)
         worth = _WORTH if self.most is None else _WORTH_WHERE_ASKED
-        if games[i].masks.exact or budget < worth * games[i].budget:
-            return None
+        if game.masks.exact or budget < worth * game.budget:
+            return game
         try:
-            most = self._allowed(games, i)
-            next_game = play(games[i].game, self.mask, self.estimator, budget, self.seed, most)
+            played = self.sampling.play(game.game, budget, most)
         except (BudgetError, TooManyStatesError) as error:
             give_up("no more coalitions were evaluated", error)
-            return None
-        if next_game.budget <= games[i].budget:  # others than before, and not as many are left
-            return None
-        return next_game, fit_all([next_game], self.estimator, self.outputs)[0], None
+            return game
+        if played.budget <= game.budget:  # others than before, and not as many are left
+            return game
+        return self.sampling.fit_all([played], self.outputs)[0]
 
-    def _try_differences(self, games: list[PlayedGame], fit: Fit, i: int) -> _Measured | None:
-        """First differences of game i, if more of them are expected to tell more than pairs."""
-        game, masks = games[i].game, games[i].masks
+    def _try_differences(self, played: FittedGame) -> _Measured | None:
+        """First differences of a game, if more of them are expected to tell more than pairs."""
+        game, masks, fit = played.game, played.masks, played.fit
         if (
             not isinstance(game, GraphGame)
-            or not measures_differences(self.mask, self.estimator)
+            or not self.sampling.pairs_for_process
             or not components().differences
             or game.evaluator.checks.fallback is not None
             or game.players < 3
-            or self._has_look_ups(games, i)
+            or self._has_look_ups(played)
             or masks.pair is None
             or masks.exact
             or not _relative_square(fit) > _HARD
-            or (isinstance(self.mask, Auto) and exact_within(game, self._allowed(games, i)))
+            or self.sampling.exact_within(game, self._allowed(played))
         ):
             return None
-        most = self._in_time(games, i, self._allowed_for_differences(games, i))
+        most = self._in_time(played, self._allowed(played, differences=True))
         calls = game.calls
-        left = most - game.calls
+        left = most - calls
         players = np.union1d(
             players_to_measure(fit, max(left, 1)), np.flatnonzero(self.goal.unsure(fit))
         )
         none = Differences.none(players, game.players, len(self.outputs), left)
         if left < 2 * none.first_calls:
             return None
-        trial = measure(self._values(game), none, 1, self.seed)
+        trial = measure(self._values(game), none, 1, self.sampling.seed)
         by_fit, by_differences = expected_errors(fit, trial, left)
-        few_calls, most = _LEARNT_FROM * game.players, max(self._allowed(games, i), calls)
+        few_calls, most = _LEARNT_FROM * game.players, max(self._allowed(played), calls)
         by_pairs = by_fit * (few_calls + calls) / (few_calls + most)
         return _Measured(fit, trial) if by_differences < by_pairs else None
 
-    def _measure(
-        self, games: list[PlayedGame], measured: _Measured, i: int, needed: float
-    ) -> _Played | None:
-        """Game i with more differences; None: no calls are left."""
-        game = games[i].game
-        games[i] = replace(games[i], budget=game.calls)  # the first differences as well
-        most = self._allowed_for_differences(games, i)
-        budget = self._next_budget(games, i, needed, most)
+    def _more_differences(self, game: FittedGame, measured: _Measured, needed: float) -> FittedGame:
+        game = replace(game, budget=game.game.calls)  # the first differences as well
+        most = self._allowed(game, differences=True)
+        budget = self._next_budget(game, needed, most)
         # Coalitions of known states cost no call, and would go on for ever where few are new.
-        calls = min(measured.differences.calls + budget - game.calls, most)
-        differences = measure(self._values(game), measured.differences, calls, self.seed)
-        if differences is measured.differences:
-            return None
-        played = replace(games[i], budget=game.calls, measured=differences.coalitions)
-        return played, corrected(measured.fit, differences), _Measured(measured.fit, differences)
+        calls = min(measured.differences.calls + budget - game.budget, most)
+        values, before = self._values(game.game), measured.differences
+        differences = measure(values, before, calls, self.sampling.seed)
+        if differences is before:
+            return game
+        self._measured[game.game] = replace(measured, differences=differences)
+        fit = corrected(measured.fit, differences)
+        return replace(game, budget=game.game.calls, fit=fit, measured=differences.coalitions)
 
     def _values(self, game: PlayableGame) -> Callable[[Bools], Floats]:
         """Explained outputs of coalitions."""
@@ -385,48 +458,34 @@ class Increments:
 
         return values
 
-    def _allowed_for_differences(self, games: list[PlayedGame], i: int) -> int:
-        """Most calls of game i where differences are measured, with those already made."""
-        game = games[i].game
-        if self.most is None and isinstance(game, GraphGame):
-            return default_difference_calls(game, len(games))
-        return self._allowed(games, i)
-
-    def _allowed(self, games: list[PlayedGame], i: int) -> int:
-        """Most calls of game i, with those already made."""
+    def _allowed(self, game: FittedGame, differences: bool = False) -> int:
+        """Most calls of a game, with those already made."""
         if self.most is None:
-            return default_calls(games[i].game, len(games))
-        return self.most - sum(game.game.calls for k, game in enumerate(games) if k != i)
+            return default_calls(game.game, len(self.games), differences)
+        return self.most - sum(other.game.calls for other in self.games if other.game != game.game)
 
-    def _next_budget(self, games: list[PlayedGame], i: int, needed: float, most: int) -> int:
+    def _next_budget(self, game: FittedGame, needed: float, most: int) -> int:
         # Look-ups are cheap, and the fit to them is not.
-        least = _WORTH if isinstance(games[i].game, LookupGame) else _LEAST_GROWTH
+        least = _WORTH if isinstance(game.game, LookupGame) else _LEAST_GROWTH
         growth = min(max(_MARGIN * needed, least), _MOST_GROWTH)
-        budget = (
-            most if needed == float("inf") else min(int(max(games[i].budget, 4) * growth), most)
-        )
-        if budget > MOST_AT_ONCE and self._has_look_ups(games, i):
+        budget = most if needed == float("inf") else min(int(max(game.budget, 4) * growth), most)
+        if budget > MOST_AT_ONCE and self._has_look_ups(game):
             budget = max(budget, FEWEST_LOOK_UPS)
-        return self._in_time(games, i, budget)
+        return self._in_time(game, budget)
 
-    def _has_look_ups(self, games: list[PlayedGame], i: int) -> bool:
-        """Whether game i may have so many calls that they are look-ups."""
-        game = games[i].game
-        may_look_up = isinstance(game, GraphGame) and game.most_look_ups > 0
-        return may_look_up and self._allowed(games, i) >= FEWEST_LOOK_UPS
+    def _has_look_ups(self, game: FittedGame) -> bool:
+        """Whether a game may have so many calls that they are look-ups."""
+        may_look_up = isinstance(game.game, GraphGame) and game.game.most_look_ups > 0
+        return may_look_up and self._allowed(game) >= FEWEST_LOOK_UPS
 
-    def _in_time(self, games: list[PlayedGame], i: int, budget: int) -> int:
-        """As much of a budget of game i as there is time for."""
+    def _in_time(self, game: FittedGame, budget: int) -> int:
+        """As much of a budget as there is time for."""
         if self.clock is None:
             return budget
-        return min(budget, int(games[i].game.calls * self.clock.growth(games[i].seconds)))
+        return min(budget, int(game.game.calls * self.clock.growth(game.seconds)))
 
 
-def calls_needed(goal: Goal, games: Sequence[PlayedGame], fits: Sequence[Fit]) -> int | None:
-    """About how many calls would reach the goal; None: it is reached, or cannot be predicted."""
-    needed = goal.needed(fits)
-    if all(factor <= 1 for factor in needed) or float("inf") in needed:
-        return None
-    return sum(
-        int(game.game.calls * max(factor, 1.0)) for game, factor in zip(games, needed, strict=True)
-    )
+def _relative_square(fit: Fit) -> float:
+    """Squared error over squared credit, mean over the outputs."""
+    size = fit.values.square().sum(1).clamp(min=1e-300)
+    return float((fit.errors.square().sum(1) / size).mean())

@@ -38,11 +38,11 @@ from graphsvx.methods.baseline import (
     Blocks,
     LocalGraph,
     Properties,
-    build_explanation,
     game_report,
     local_graph_of,
     model_restored,
 )
+from graphsvx.methods.record import build_explanation
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Count, Positive, Rate
 from graphsvx.utils.files import as_path, atomic_write

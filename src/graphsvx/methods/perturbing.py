@@ -26,16 +26,15 @@ from graphsvx.methods.baseline import (
     Baseline,
     Block,
     Blocks,
-    Prediction,
     Properties,
     baseline_setup,
-    build_explanation,
     game_report,
     scores_in_parts,
     unperturbed_prediction,
 )
-from graphsvx.methods.build_explanation import credits
-from graphsvx.methods.replay import coalitions_agree
+from graphsvx.methods.pipeline import Prediction
+from graphsvx.methods.playing import coalitions_agree
+from graphsvx.methods.record import build_explanation, credits
 from graphsvx.results.details import BayesianNetwork, ChangeProbability
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Count, Range
@@ -311,16 +310,11 @@ class Random(Baseline):
         counts = players.features, players.nodes, players.edges
         sides = [torch.stack([uniform(count, rng) for _ in outputs]) for count in counts]
         values = torch.cat(sides, 1)
-        features, nodes, edges = credits(
-            evaluator.field, players, values, torch.full_like(values, torch.nan)
-        )
         return build_explanation(
             self,
             seed,
             prediction,
-            features=features,
-            nodes=nodes,
-            edges=edges,
+            **credits(evaluator.field, players, values, torch.full_like(values, torch.nan)),
             players=players,
             meaning="a random number in [0, 1], which means nothing",
             game=game_report("random", values.shape[1], 1, "uniform"),

@@ -10,28 +10,29 @@ them off. A further kind is a subclass of `PlayerKind` and a name in `KINDS`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
-from torch import Tensor
+import torch
 
 from graphsvx.core import players as choosing
-from graphsvx.core import reference as references
 from graphsvx.core.graph import Graph
-from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops, NodeTypes
+from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops, NodeTypes, Players
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
-from graphsvx.core.reference import ReferenceSetting
+from graphsvx.core.reference import ReferenceSetting, monte_carlo_mean, resolve_reference
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import BudgetError, InputError, UnsupportedError
 from graphsvx.generators import CutEdges, GameSetup, Generator, Isolate
-from graphsvx.methods import build_explanation
+from graphsvx.results.details import Balance
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Checked, Range
 
 KindName = Literal[
     "both", "nodes", "features", "subgraph_features", "edges", "relations", "cells", "edge_attr"
 ]
+# Credit that sums to less than this share of its absolute sum is not rescaled.
+_NEAR_ZERO = 1e-3
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,32 @@ class PlayerKind(Checked, ABC):
 
     generator: ClassVar[Generator] = Isolate()
     """GEN where none is given."""
+    typed: ClassVar[bool | None] = None
+    """Whether the graph must have types (True) or must have none (False); None: either."""
 
     def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (most kinds fit all queries)
         """The kind that plays for this query; raises InputError where none makes sense."""
         return self
 
-    @abstractmethod
     def check_names(self, graph: Graph) -> None:
-        """Raise InputError if a group names a node, feature or edge that does not exist."""
+        """Whether the graph is of the kind's sort, and has what the kind names.
+
+        Raises:
+            InputError: it has not, or no types.
+            UnsupportedError: it has types.
+
+        """
+        if self.typed and not graph.has_types:
+            raise InputError(
+                f"{type(self).__name__}() needs a graph with edge types: HeteroData, or Data with "
+                f"edge_type and a model that takes it"
+            )
+        if self.typed is False and graph.has_types:
+            raise UnsupportedError(
+                f"{type(self).__name__} are players of graphs without types only; typed graphs "
+                "have nodes, features, subgraph_features, edges, relations and MetaPaths, such as "
+                'GraphSVX(players="relations")'
+            )
 
     @abstractmethod
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
@@ -61,8 +80,67 @@ class PlayerKind(Checked, ABC):
         return explanation
 
 
+# --- nodes and features ------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class Nodes(PlayerKind):
+class _NodesOrFeatures(PlayerKind):
+    """Kinds of nodes and features, whose fields are those of `find_players`."""
+
+    sides: ClassVar[choosing.Sides]
+
+    def check_names(self, graph: Graph) -> None:
+        """Groups name nodes and features of the graph, and types are those of the graph.
+
+        Raises:
+            InputError: they do not.
+
+        """
+        super().check_names(graph)
+        settings, types = vars(self), graph.types
+        columns, nodes = settings.get("feature_groups", ()), settings.get("groups", ())
+        node_types = settings.get("node_types")
+        if graph.has_types:
+            choosing.column_groups(types, columns)
+            choosing.node_groups(types, nodes)
+            for name in node_types or ():
+                types.type_id(name)
+            return
+        if node_types is not None:
+            raise InputError(
+                f"node_types= needs a graph with node types (HeteroData), got {node_types}"
+            )
+        choosing.check_groups(columns, graph.num_features, "feature")
+        choosing.check_groups(nodes, graph.num_nodes, "node")
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """Nodes within `hops`, and features of the explained nodes (of all of a graph)."""
+        feature_nodes = evaluator.field.size if query.kind == "graph" else None
+        return self._found(query, evaluator, self.sides, feature_nodes)
+
+    def _found(
+        self, query: Query, evaluator: Evaluator, sides: choosing.Sides, feature_nodes: int | None
+    ) -> GameSetup:
+        """The players of these sides; `feature_nodes`: the first nodes whose features play."""
+        graph, field, settings = query.graph, evaluator.field, vars(self)
+        vector = resolve_reference(graph, settings.get("reference"), query.centres)
+        players = choosing.find_players(
+            graph,
+            field,
+            self.hops,
+            settings.get("features", "all"),
+            sides,
+            feature_nodes=feature_nodes,
+            reference=None if settings.get("reference") is None else vector,
+            groups=settings.get("groups", ()),
+            feature_groups=settings.get("feature_groups", ()),
+            node_types=settings.get("node_types"),
+        )
+        return GameSetup(graph, field, players, vector, feature_nodes)
+
+
+@dataclass(frozen=True)
+class Nodes(_NodesOrFeatures):
     """The nodes around the explained node, or all nodes of a graph."""
 
     groups: GroupsSetting = ()
@@ -72,50 +150,12 @@ class Nodes(PlayerKind):
     node_types: NodeTypes = None
     """Typed graphs: the types whose nodes play; None: all."""
 
-    def check_names(self, graph: Graph) -> None:
-        """Groups name nodes, and types are those of the graph."""
-        _check_nodes(graph, self.groups, self.node_types)
-
-    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
-        """Nodes within `hops` of the explained node."""
-        graph, field = query.graph, evaluator.field
-        players = choosing.find_players(
-            graph, field, self.hops, "all", "nodes", groups=self.groups, node_types=self.node_types
-        )
-        reference = references.resolve_reference(graph, self.reference, query.centres)
-        return GameSetup(
-            graph,
-            field,
-            players,
-            reference,
-            field.size if query.kind == "graph" else None,
-        )
+    sides: ClassVar[choosing.Sides] = "nodes"
 
 
 @dataclass(frozen=True)
-class Edges(PlayerKind):
-    """Edges that carry messages to the explained node within `hops` rounds."""
-
-    groups: GroupsSetting = ()
-    """{name: edges} that switch on and off together: positions in edge_index or pairs (u, v)."""
-    directions: Directions = "together"
-    """The two directions of an edge as one player, or "apart"."""
-
-    generator: ClassVar[Generator] = CutEdges()
-
-    def check_names(self, graph: Graph) -> None:
-        """Groups name edges of the graph."""
-        for label, members in self.groups:
-            choosing.edge_positions(graph, label, members, self.directions)
-
-    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
-        """Edges within `hops` and within the depth of the model."""
-        return _edge_setup(query, evaluator, self.hops, self.directions, self.groups)
-
-
-@dataclass(frozen=True)
-class _WithFeatures(PlayerKind):
-    """Kinds with feature players: which features, and what they become when switched off."""
+class _WithFeatures(_NodesOrFeatures):
+    """Which features play, and what they become when switched off."""
 
     features: FeatureChoice = 0.25
     """Features that play: outside mu +- lambda sigma, "all" or "nonzero"."""
@@ -125,22 +165,12 @@ class _WithFeatures(PlayerKind):
     """Contrastive: what switched-off features become in place of mu: a node id, "class:c" (the
     mean of the nodes of class c) or a vector."""
 
-    def check_names(self, graph: Graph) -> None:
-        """Groups name features of the graph."""
-        if graph.has_types:
-            choosing.column_groups(graph.types, self.feature_groups)
-        else:
-            choosing.check_groups(self.feature_groups, graph.num_features, "feature")
-
 
 @dataclass(frozen=True)
 class Features(_WithFeatures):
     """Features of the explained node, or those of all nodes of a graph."""
 
-    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
-        """Features of the explained nodes that stand out."""
-        count = evaluator.field.size if query.kind == "graph" else None
-        return _feature_setup(self, query, evaluator, count, "features")
+    sides: ClassVar[choosing.Sides] = "features"
 
 
 @dataclass(frozen=True)
@@ -156,15 +186,14 @@ class SubgraphFeatures(_WithFeatures):
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
         """Features of all nodes within `hops`."""
-        field, mean = evaluator.field, None
-        count = field.size
+        count = evaluator.field.size
         if query.kind != "graph":
-            count = int(choosing.within_hops(field, self.hops).sum())
-        if self.reference is None and not query.graph.has_types:
-            mean = references.monte_carlo_mean(
-                query.graph, self.monte_carlo, derive_rng(seed, "monte")
-            )
-        return _feature_setup(self, query, evaluator, count, "features", mean)
+            count = int(choosing.within_hops(evaluator.field, self.hops).sum())
+        setup = self._found(query, evaluator, "features", count)
+        if self.reference is not None or query.graph.has_types:
+            return setup
+        rng = derive_rng(seed, "monte")
+        return replace(setup, reference=monte_carlo_mean(query.graph, self.monte_carlo, rng))
 
 
 @dataclass(frozen=True)
@@ -181,6 +210,8 @@ class NodesAndFeatures(_WithFeatures):
     node_types: NodeTypes = None
     """Typed graphs: the types whose nodes play; None: all."""
 
+    sides: ClassVar[choosing.Sides] = "both"
+
     def for_query(self, query: Query) -> PlayerKind:
         """Nodes and features of an explained node; a graph has one or the other.
 
@@ -195,22 +226,45 @@ class NodesAndFeatures(_WithFeatures):
             )
         return self
 
-    def check_names(self, graph: Graph) -> None:
-        """Groups name nodes and features, and types are those of the graph."""
-        super().check_names(graph)
-        _check_nodes(graph, self.groups, self.node_types)
-
-    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
-        """Nodes within `hops`, and features of the explained nodes that stand out."""
-        return _feature_setup(
-            self, query, evaluator, None, "both", groups=self.groups, node_types=self.node_types
-        )
-
     def finish(self, explanation: Explanation) -> Explanation:
         """Node and feature credit rescaled to `balance`."""
-        if self.balance is None:
-            return explanation
-        return build_explanation.balanced(explanation, self.balance)
+        return explanation if self.balance is None else balanced(explanation, self.balance)
+
+
+def balanced(explanation: Explanation, alpha: float) -> Explanation:
+    """Node credit rescaled to alpha, feature credit to 1 - alpha of prediction - base.
+
+    phi_node * alpha e / sum(phi_node) and phi_feat * (1 - alpha) e / sum(phi_feat), with
+    e = f - phi_0, for each explained output.
+    """
+    e = explanation.predictions - explanation.bases
+    credit, factors = [], []
+    for side, part, share in (
+        ("node", explanation.node_credit, alpha),
+        ("feature", explanation.feature_credit, 1 - alpha),
+    ):
+        sums = part.values.sum(1)
+        floor = _NEAR_ZERO * torch.maximum(part.values.abs().sum(1), e.abs()).clamp(min=1e-9)
+        bad = (sums.abs() < floor) & (share != 0)
+        if bool(bad.any()):
+            worst = int(bad.nonzero()[0])
+            raise InputError(
+                f"balance={alpha:g} cannot rescale {side} credit that sums to "
+                f"{float(sums[worst]):.1e} (output {explanation.outputs[worst]}, "
+                f"{part.players} {side} players): use players= to leave a side out, or another "
+                f"balance"
+            )
+        factor = torch.zeros_like(e)[:, None] if share == 0 else (share * e / sums)[:, None]
+        credit.append(replace(part, values=part.values * factor, errors=part.errors * factor.abs()))
+        factors.append(float(factor[explanation.row]))
+    return replace(
+        explanation,
+        node_credit=credit[0],
+        feature_credit=credit[1],
+        balance=Balance(alpha, *factors),
+        meaning=f"{explanation.meaning}, rescaled so that nodes carry {100 * alpha:g} % of it and "
+        f"features the rest",
+    )
 
 
 @dataclass(frozen=True)
@@ -222,73 +276,18 @@ class DefaultPlayers(_WithFeatures):
     node_types: NodeTypes = None
     """Typed graphs: the types whose nodes play; None: all."""
 
+    sides: ClassVar[choosing.Sides] = "both"
+
     def for_query(self, query: Query) -> PlayerKind:
         """`Nodes` for a graph, `NodesAndFeatures` for everything else."""
         if query.kind != "graph":
-            return NodesAndFeatures(
-                self.hops,
-                self.features,
-                self.feature_groups,
-                self.reference,
-                self.groups,
-                node_types=self.node_types,
-            )
+            return NodesAndFeatures(**vars(self))
         if self.feature_groups:
             raise InputError(
                 "feature_groups= is about features, but by default the nodes of a graph play; "
                 'use players="features"'
             )
         return Nodes(self.hops, self.groups, self.reference, self.node_types)
-
-    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
-        """The players of the kind that plays for this query."""
-        return self.for_query(query).setup(query, evaluator, seed)
-
-
-@dataclass(frozen=True)
-class Relations(PlayerKind):
-    """All edges of a type within `hops` rounds are one player."""
-
-    directions: Directions = "together"
-    """An edge type and its reverse type (`rev_writes` of `writes`) as one player, or "apart"."""
-
-    generator: ClassVar[Generator] = CutEdges()
-
-    def check_names(self, graph: Graph) -> None:
-        """The graph has edge types."""
-        _must_have_edge_types(self, graph)
-
-    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
-        """Edge types within `hops` and within the depth of the model."""
-        return _edge_setup(query, evaluator, self.hops, self.directions, relations=True)
-
-
-@dataclass(frozen=True)
-class MetaPaths(PlayerKind):
-    """A player for each meta-path, with the edges of its instances.
-
-        MetaPaths(paths={"co-authors": [("paper", "to", "author"), ("author", "to", "paper")]})
-
-    Each path is a list of edge types from its far end to the explained node. An edge on several of
-    them is there as long as one of them is; edges on none stay.
-    """
-
-    paths: choosing.MetaPathsSetting = ()
-    """{name: edge types}."""
-
-    generator: ClassVar[Generator] = CutEdges()
-
-    def check_names(self, graph: Graph) -> None:
-        """Paths are of edge types of the graph, each from where the one before it ends."""
-        _must_have_edge_types(self, graph)
-        for label, steps in self.paths:
-            choosing.meta_path_types(graph.types, label, steps)
-
-    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
-        """Meta-paths that have instances in the receptive field."""
-        graph, field = query.graph, evaluator.field
-        players = choosing.find_meta_paths(graph.types, field, self.paths)
-        return GameSetup(graph, field, players, references.resolve_reference(graph, None))
 
 
 @dataclass(frozen=True)
@@ -305,26 +304,88 @@ class Cells(_WithFeatures):
     top_features: Annotated[int, Range(1, 16)] = 6
     """Features of a node with a cell of their own, those that stand out most."""
 
-    def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (fits all)
-        """Nodes and features of an explained node; the nodes of a graph.
-
-        Raises:
-            InputError: with `feature_groups`.
-
-        """
-        if self.feature_groups:
-            raise InputError("cells are features of nodes one by one; leave feature_groups= out")
-        return self
-
-    def check_names(self, graph: Graph) -> None:
-        """The graph has no types."""
-        _must_have_no_types(self, graph)
+    typed: ClassVar[bool | None] = False
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """Nodes within `hops`, and features of the explained nodes that stand out."""
         if query.kind == "graph":
-            return _feature_setup(self, query, evaluator, evaluator.field.size, "nodes")
-        return _feature_setup(self, query, evaluator, None, "both")
+            return self._found(query, evaluator, "nodes", evaluator.field.size)
+        return self._found(query, evaluator, "both", None)
+
+
+# --- edges ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _EdgeKind(PlayerKind):
+    """Kinds of edges, whose fields are those of `find_edge_players`."""
+
+    generator: ClassVar[Generator] = CutEdges()
+    relations: ClassVar[bool] = False
+    """Whether all edges of a type are one player."""
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """Edges within `hops` and within the depth of the model."""
+        graph, field, settings = query.graph, evaluator.field, vars(self)
+        reach = min((h for h in (self.hops, evaluator.depth) if h is not None), default=None)
+        players = choosing.find_edge_players(
+            graph, field, reach, settings["directions"], settings.get("groups", ()), self.relations
+        )
+        return GameSetup(graph, field, players, resolve_reference(graph, None))
+
+
+@dataclass(frozen=True)
+class Edges(_EdgeKind):
+    """Edges that carry messages to the explained node within `hops` rounds."""
+
+    groups: GroupsSetting = ()
+    """{name: edges} that switch on and off together: positions in edge_index or pairs (u, v)."""
+    directions: Directions = "together"
+    """The two directions of an edge as one player, or "apart"."""
+
+    def check_names(self, graph: Graph) -> None:
+        """Groups name edges of the graph."""
+        for label, members in self.groups:
+            choosing.edge_positions(graph, label, members, self.directions)
+
+
+@dataclass(frozen=True)
+class Relations(_EdgeKind):
+    """All edges of a type within `hops` rounds are one player."""
+
+    directions: Directions = "together"
+    """An edge type and its reverse type (`rev_writes` of `writes`) as one player, or "apart"."""
+
+    relations: ClassVar[bool] = True
+    typed: ClassVar[bool | None] = True
+
+
+@dataclass(frozen=True)
+class MetaPaths(_EdgeKind):
+    """A player for each meta-path, with the edges of its instances.
+
+        MetaPaths(paths={"co-authors": [("paper", "to", "author"), ("author", "to", "paper")]})
+
+    Each path is a list of edge types from its far end to the explained node. An edge on several of
+    them is there as long as one of them is; edges on none stay.
+    """
+
+    paths: choosing.MetaPathsSetting = ()
+    """{name: edge types}."""
+
+    typed: ClassVar[bool | None] = True
+
+    def check_names(self, graph: Graph) -> None:
+        """Paths are of edge types of the graph, each from where the one before it ends."""
+        super().check_names(graph)
+        for label, steps in self.paths:
+            choosing.meta_path_types(graph.types, label, steps)
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """Meta-paths that have instances in the receptive field."""
+        graph, field = query.graph, evaluator.field
+        players = choosing.find_meta_paths(graph.types, field, self.paths)
+        return GameSetup(graph, field, players, resolve_reference(graph, None))
 
 
 @dataclass(frozen=True)
@@ -338,25 +399,12 @@ class EdgeFeatures(PlayerKind):
     reference: ReferenceSetting = None
     """A vector with a value for each column of edge_attr."""
 
-    def check_names(self, graph: Graph) -> None:
-        """The graph has no types; there are no groups."""
-        _must_have_no_types(self, graph)
-
-    def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (fits all)
-        """Itself, without `hops`.
-
-        Raises:
-            InputError: with `hops`.
-
-        """
-        if self.hops is not None:
-            raise InputError("columns of edge_attr play at all edges; leave hops= out")
-        return self
+    typed: ClassVar[bool | None] = False
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """No nodes, features of nodes or edges play (see `methods.edge_features`)."""
-        mean = references.resolve_reference(query.graph, None)
-        return GameSetup(query.graph, evaluator.field, choosing.Players(), mean)
+        graph = query.graph
+        return GameSetup(graph, evaluator.field, Players(), resolve_reference(graph, None))
 
 
 KINDS: dict[str, type[PlayerKind]] = {
@@ -370,74 +418,3 @@ KINDS: dict[str, type[PlayerKind]] = {
     "edge_attr": EdgeFeatures,
 }
 """Kinds by name, for `players=` and command lines."""
-
-
-def _check_nodes(graph: Graph, groups: choosing.Groups, node_types: NodeTypes) -> None:
-    if graph.has_types:
-        choosing.node_groups(graph.types, groups)
-        for name in node_types or ():
-            graph.types.type_id(name)
-        return
-    if node_types is not None:
-        raise InputError(
-            f"node_types= needs a graph with node types (HeteroData), got {node_types}"
-        )
-    choosing.check_groups(groups, graph.num_nodes, "node")
-
-
-def _must_have_edge_types(kind: PlayerKind, graph: Graph) -> None:
-    if not graph.has_types:
-        raise InputError(
-            f"{type(kind).__name__}() needs a graph with edge types: HeteroData, or Data with "
-            f"edge_type and a model that takes it"
-        )
-
-
-def _must_have_no_types(kind: PlayerKind, graph: Graph) -> None:
-    if graph.has_types:
-        raise UnsupportedError(
-            f"{type(kind).__name__} are players of graphs without types only; typed graphs have "
-            "nodes, features, subgraph_features, edges, relations and MetaPaths, such as "
-            'GraphSVX(players="relations")'
-        )
-
-
-def _edge_setup(
-    query: Query,
-    evaluator: Evaluator,
-    hops: int | None,
-    directions: Directions,
-    groups: choosing.Groups = (),
-    relations: bool = False,
-) -> GameSetup:
-    graph, field = query.graph, evaluator.field
-    reach = min((h for h in (hops, evaluator.depth) if h is not None), default=None)
-    players = choosing.find_edge_players(graph, field, reach, directions, groups, relations)
-    return GameSetup(graph, field, players, references.resolve_reference(graph, None))
-
-
-def _feature_setup(
-    kind: _WithFeatures,
-    query: Query,
-    evaluator: Evaluator,
-    feature_nodes: int | None,
-    sides: choosing.Sides,
-    other: Tensor | None = None,
-    groups: choosing.Groups = (),
-    node_types: NodeTypes = None,
-) -> GameSetup:
-    graph, field = query.graph, evaluator.field
-    vector = references.resolve_reference(graph, kind.reference, query.centres)
-    players = choosing.find_players(
-        graph,
-        field,
-        kind.hops,
-        kind.features,
-        sides,
-        feature_nodes=feature_nodes,
-        reference=None if kind.reference is None else vector,
-        groups=groups,
-        feature_groups=kind.feature_groups,
-        node_types=node_types,
-    )
-    return GameSetup(graph, field, players, vector if other is None else other, feature_nodes)

@@ -1,4 +1,10 @@
-"""Setup, play and proof of the games of a query."""
+"""Setup, play and proof of the games of a query.
+
+An evaluator takes shortcuts: a cut-out field, many perturbed graphs in one batch, coalitions that
+differ only where it cannot matter counted as one. Each holds or fails by coalition, so some are
+evaluated again by plain calls on the whole graph, chosen from the coalitions of the game itself:
+the empty and the full one, those with the least and the largest output, and others over all sizes.
+"""
 
 from __future__ import annotations
 
@@ -6,56 +12,44 @@ import time
 from dataclasses import dataclass, replace
 
 import numpy as np
+from torch import Tensor
 
+from graphsvx.core.arrays import Bools, Ids, by_size, row_sizes
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
+from graphsvx.core.row_ids import RowIds
+from graphsvx.engine.checks import equals_plain_calls
 from graphsvx.engine.choose import run_verified
-from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.evaluator import Checks, Evaluator
 from graphsvx.engine.profile import profile_for
 from graphsvx.errors import ModelError
-from graphsvx.estimators import Estimator, Fit, Lasso
+from graphsvx.games.base import empty_and_full
+from graphsvx.games.graph_game import GraphGame
 from graphsvx.games.separate import separate_games
 from graphsvx.generators import GameSetup, Generator
-from graphsvx.masks import Auto, Mask, Paired
-from graphsvx.methods.increments import (
-    MOST_AT_ONCE,
-    AllCalls,
-    Clock,
-    ErrorBelow,
-    Goal,
-    Increments,
-    RelativeErrorBelow,
-    default_first_calls,
-    first_of_many,
-    measures_differences,
-)
+from graphsvx.masks import Auto, Paired
+from graphsvx.masks.base import all_rows
+from graphsvx.methods.increments import Budget, Clock, Goal, Increments, first_calls
 from graphsvx.methods.pipeline import (
+    FittedGame,
     PlayableGame,
     PlayedGame,
-    fit_all,
-    play_all,
+    Prediction,
+    Sampling,
 )
 from graphsvx.methods.player_kinds import PlayerKind
-from graphsvx.methods.replay import first_coalitions_agree, replays_agree
-from graphsvx.methods.settings import Budget
-
-# Coalitions that are replayed at least, and the share of a limit by the clock that they may take.
-_FEWEST_REPLAYS, _SHARE_OF_REPLAYS, _SHARE_OF_FIRST_REPLAYS = 1, 0.25, 0.05
+from graphsvx.utils.given_up import give_up
 
 
 @dataclass(frozen=True, eq=False)
 class PlayedGames:
     """The evaluated games of a query, with credit in each."""
 
-    evaluator: Evaluator
+    prediction: Prediction
     setup: GameSetup
-    games: list[PlayedGame]
+    games: list[FittedGame]
     """That of nodes (or edges) comes last and ends in the full prediction."""
-    fits: list[Fit]
-    outputs: tuple[int, ...]
-    target: int
-    finished: float
-    """When the last increment ended; for limits by the clock only."""
+    clock: Clock | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,103 +57,174 @@ class Plan:
     """Who plays for a query, and the blocks and the budget of the games."""
 
     query: Query
-    seed: int
     kind: PlayerKind
     generator: Generator
-    mask: Mask
-    estimator: Estimator
+    sampling: Sampling
     budget: Budget
+
+    @property
+    def seed(self) -> int:
+        """What random numbers are made from."""
+        return self.sampling.seed
 
     @property
     def goal(self) -> Goal | None:
         """When calls end; None: after `samples`."""
-        budget = self.budget
-        if budget.tolerance is not None:
-            return ErrorBelow(budget.tolerance)
-        many = budget.seconds is None and (budget.samples or 0) > MOST_AT_ONCE
-        if many and measures_differences(self.mask, self.estimator):
-            return AllCalls()
-        by_default = budget.samples is None and not isinstance(self.estimator, Lasso)
-        return RelativeErrorBelow() if by_default or budget.seconds is not None else None
-
-    @property
-    def by_default(self) -> bool:
-        """Whether the number of calls follows the games alone."""
-        return isinstance(self.goal, RelativeErrorBelow) and self.budget.most_calls is None
+        return self.budget.goal(self.sampling)
 
     def play(self) -> PlayedGames:
         """Play by the fastest evaluator that passes its checks, before and after."""
-        start, limit = time.monotonic(), self.budget.seconds
-        profile = profile_for(self.query.model, self.query.graph)
+        clock = None
+        if self.budget.seconds is not None:
+            profile = profile_for(self.query.model, self.query.graph)
+            clock = Clock(self.budget.seconds, profile, time.monotonic())
 
         def run(evaluator: Evaluator) -> PlayedGames:
-            clock = None
-            if limit is not None:
-                after, of_call = profile.seconds_after_games, profile.seconds_of_played
-                clock = Clock(limit, start, after, of_call)
-            in_time = limit is None or profile.seconds_of_replay < _SHARE_OF_FIRST_REPLAYS * limit
             setup, games = self.games(evaluator)
             rng = np.random.default_rng(self.seed)
-            if in_time and not all(first_coalitions_agree(game, rng) for game in games):
+            compares = clock is None or clock.compares_first
+            if compares and not all(first_coalitions_agree(game, rng) for game in games):
                 raise ModelError("batches of perturbed graphs give other outputs than plain calls")
             return self._play(evaluator, setup, games, clock)
 
-        def holds(evaluator: Evaluator, result: PlayedGames) -> bool:
-            replays = evaluator.checks.replays
-            if limit is not None and replays:
-                affordable = int(_SHARE_OF_REPLAYS * limit / max(profile.seconds_of_replay, 1e-9))
-                replays = min(replays, max(_FEWEST_REPLAYS, affordable))
-            began = time.monotonic()
-            agree = replays_agree(evaluator.checks, replays, result.games, self.seed)
-            profile.seconds_of_replay = (time.monotonic() - began) / max(replays, 1)
+        def holds(evaluator: Evaluator, played: PlayedGames) -> bool:
+            replays, began = evaluator.checks.replays, time.monotonic()
+            if clock is not None and replays:
+                replays = clock.replays(replays)
+            agree = replays_agree(evaluator.checks, replays, played.games, self.seed)
+            if clock is not None:
+                clock.note_replays(began, replays)
             return agree
 
         return run_verified(self.query, self.kind.hops, self.seed, run, holds)
 
-    def _play(
-        self, evaluator: Evaluator, setup: GameSetup, games: list[PlayableGame], clock: Clock | None
-    ) -> PlayedGames:
-        goal, began = self.goal, time.monotonic()
-        calls = self.budget.first_calls
-        if self.by_default:
-            calls = default_first_calls(games, self.estimator)
-        elif clock is not None:
-            calls = clock.first_calls(games, calls)
-        elif isinstance(goal, AllCalls):
-            calls = first_of_many(games, calls)
-        share = self.budget.feature_share
-        played = play_all(
-            games, self.mask, self.estimator, calls, share, self.seed, self.by_default
-        )
-        outputs, target = self.query.choose_outputs(played[-1].values[1])
-        fits = fit_all(played, self.estimator, outputs)
-        if goal is not None:
-            increments = Increments(
-                goal, self.mask, self.estimator, outputs, self.seed, self.budget.most_calls, clock
-            )
-            first = time.monotonic() - began
-            played, fits = increments.play([replace(game, seconds=first) for game in played], fits)
-        finished = time.monotonic()
-        if clock is not None:
-            profile = profile_for(self.query.model, self.query.graph)
-            calls_made = sum(game.game.calls for game in played)
-            profile.seconds_of_played = (finished - began) / max(calls_made, 1)
-        return PlayedGames(evaluator, setup, list(played), fits, outputs, target, finished)
-
-    def finish(self, played: PlayedGames) -> None:
-        """Note how long all that followed the games took; for limits by the clock only."""
-        profile = profile_for(self.query.model, self.query.graph)
-        profile.seconds_after_games = time.monotonic() - played.finished
-
     def games(self, evaluator: Evaluator) -> tuple[GameSetup, list[PlayableGame]]:
         """The players and their games, not evaluated."""
-        query = self.query
-        setup = self.kind.setup(query, evaluator, self.seed)
+        setup = self.kind.setup(self.query, evaluator, self.seed)
         rows = getattr(self.generator, "feature_rows", "any")
         setup = replace(setup, keeps_features=rows == "own" and not setup.players.features)
         generator = self.generator.prepare(setup, derive_rng(self.seed, "paths"))
-        looks_up = isinstance(self.mask, (Auto, Paired))
-        calls = self.budget.first_calls
-        return setup, separate_games(
-            query, evaluator, setup, generator, self.mask.separate, looks_up, calls
-        )
+        mask, calls = self.sampling.mask, self.budget.first_calls
+        looks_up, separate = isinstance(mask, (Auto, Paired)), mask.separate
+        games = separate_games(self.query, evaluator, setup, generator, separate, looks_up, calls)
+        return setup, games
+
+    def _play(
+        self, evaluator: Evaluator, setup: GameSetup, games: list[PlayableGame], clock: Clock | None
+    ) -> PlayedGames:
+        goal, budget, sampling, began = self.goal, self.budget, self.sampling, time.monotonic()
+        calls = first_calls(games, budget, goal, sampling, clock)
+        by_default = goal is not None and budget.most_calls is None
+        played = sampling.play_all(games, calls, budget.feature_share, by_default)
+        prediction = Prediction.of(self.query, evaluator, played[-1].values[1])
+        fitted = sampling.fit_all(played, prediction.outputs)
+        if goal is not None:
+            seconds, most = time.monotonic() - began, budget.most_calls
+            fitted = [replace(game, seconds=seconds) for game in fitted]
+            fitted = Increments(fitted, goal, sampling, prediction.outputs, most, clock).play()
+        if clock is not None:
+            clock.note_games(began, sum(game.game.calls for game in fitted))
+        return PlayedGames(prediction, setup, fitted, clock)
+
+
+# --- coalitions that are evaluated again ---------------------------------------------------
+
+FEW = 4
+"""Coalitions of all sizes that are replayed where plain calls are costly."""
+FIRST = 2
+"""Coalitions of each game that are compared before it is played."""
+LATER = 2
+"""Coalitions that are replayed at least, where the first explanation replays more."""
+
+
+def first_coalitions_agree(game: PlayableGame, rng: np.random.Generator) -> bool:
+    """Whether two coalitions have the outputs of plain calls, before a game is played at all.
+
+    An evaluator that fails on most coalitions is left before it has cost a whole game.
+    """
+    evaluator = game.evaluator
+    if evaluator.checks.proved or not evaluator.checks.replays:
+        return True
+    if not game.players or not isinstance(game, GraphGame) or game.query.graph.has_types:
+        return True
+    coalitions = _random_coalitions(game, FIRST, rng)
+    out = evaluator.evaluate(*game.perturbed(coalitions))
+    game.replayed = FIRST
+    return _equals_plain_calls(game, coalitions, rng, out, out)
+
+
+def replays_agree(checks: Checks, replays: int, games: list[FittedGame], seed: int) -> bool:
+    """Whether the full coalition has the expected output, and replays those of plain calls."""
+    last = games[-1].game
+    played_outputs = None if last.full_output is None else last.played()
+    if not checks.matches(last.full_output, played_outputs):
+        return False
+    rng = np.random.default_rng(seed)
+    for played in games:
+        if not replays or not played.game.evaluator.checks.replays:
+            continue  # it was evaluated by the definition
+        coalitions = _coalitions_to_replay(played, replays, rng)
+        if not coalitions_agree(played.game, coalitions, rng):
+            return False
+        replayed = min(LATER, len(coalitions)) if checks.replays_vary else len(coalitions)
+        played.game.replayed += replayed
+    return True
+
+
+def coalitions_agree(game: PlayableGame, coalitions: Bools, rng: np.random.Generator) -> bool:
+    """Whether plain calls give the outputs that the game has for these coalitions."""
+    try:
+        raw = game.raw(game.states(coalitions))
+        return _equals_plain_calls(game, coalitions, rng, raw, game.played())
+    except ModelError as error:
+        give_up("coalitions could not be evaluated again by plain calls", error)
+        return False
+
+
+def _equals_plain_calls(
+    game: PlayableGame, coalitions: Bools, rng: np.random.Generator, raw: Tensor, like: Tensor
+) -> bool:
+    """Whether raw outputs are those of plain calls; `like`: all of the game, for their scale."""
+    field, perturbations = game.perturbed(coalitions)
+    plain = game.evaluator.plain(field, rng)
+    outputs = plain.evaluate(field, perturbations)
+    return equals_plain_calls(plain, field, perturbations, outputs, raw.to(outputs.device), like)
+
+
+def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generator) -> Bools:
+    """A few coalitions of a game, or both ends, the extremes and `count` of all sizes.
+
+    Where plain calls are costly, only the empty one and the extremes of the first output: the full
+    one is compared anyway, and others were before the game was played.
+    """
+    game, rows = played.game, played.masks.rows
+    ends = empty_and_full(game.players)
+    if not len(rows):
+        return ends
+    costly = count <= FEW
+    values = played.values[2:, : 1 if costly else 4]
+    extremes: Ids = np.concatenate([values.argmin(0).numpy(), values.argmax(0).numpy()])
+    if count <= LATER:
+        return rows[[extremes[0], rng.integers(len(rows))][:count]]
+    always = np.concatenate([ends[:1] if costly else ends, rows[extremes]])
+    if costly and game.replayed:
+        return _distinct(always)
+    if played.masks.exact:
+        # Exact values follow from all coalitions, also those that share a state with another one.
+        # Each once: of few players, none may be left out because others come twice.
+        few = game.players < count.bit_length()
+        others = all_rows(game.players) if few else _random_coalitions(game, count, rng)
+        rows = _distinct(np.concatenate([rows, others]))
+    order = by_size(row_sizes(rows), game.players)
+    over_sizes = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)
+    return _distinct(np.concatenate([always, rows[order[over_sizes]]]))
+
+
+def _distinct(rows: Bools) -> Bools:
+    _, first = RowIds().add(rows)
+    return rows[first]
+
+
+def _random_coalitions(game: PlayableGame, count: int, rng: np.random.Generator) -> Bools:
+    """Coalitions of random sizes."""
+    return rng.random((count, game.players)) < rng.random((count, 1))

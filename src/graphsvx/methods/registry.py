@@ -24,8 +24,7 @@ from typing import Any, Literal, TypeVar, get_args
 from graphsvx import estimators, generators, masks, methods
 from graphsvx.errors import InputError
 from graphsvx.methods.baseline import Block, Blocks, Method, Properties
-from graphsvx.methods.graphsvx import SETTINGS, GraphSVX
-from graphsvx.methods.settings import RENAMED
+from graphsvx.methods.graphsvx import RENAMED, SETTINGS, GraphSVX
 from graphsvx.utils.printable import did_you_mean
 
 Factory = Callable[..., Any]

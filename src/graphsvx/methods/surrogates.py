@@ -32,14 +32,14 @@ from graphsvx.methods.baseline import (
     Baseline,
     Block,
     Blocks,
-    Prediction,
     Properties,
     baseline_setup,
-    build_explanation,
     game_report,
     local_graph_of,
     scores_in_parts,
 )
+from graphsvx.methods.pipeline import Prediction
+from graphsvx.methods.record import build_explanation
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import NotNegative, Range

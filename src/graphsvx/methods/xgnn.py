@@ -21,11 +21,11 @@ from graphsvx.methods.baseline import (
     Block,
     Blocks,
     Properties,
-    build_explanation,
     game_report,
     model_restored,
     unperturbed_prediction,
 )
+from graphsvx.methods.record import build_explanation
 from graphsvx.results.details import FieldRecord, GeneratedGraph
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Count, Range, Rate
