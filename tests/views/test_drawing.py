@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graphsvx.errors import InputError
-from graphsvx.views import drawing, layout, palette
+from graphsvx.views import drawing, palette
 from tests import records
 
 
@@ -84,9 +84,9 @@ def test_the_same_seed_gives_the_same_places_and_no_two_dots_share_one(kind, mak
     graph_drawing = drawing.with_groups(full, drawing.find_groups(full, 40))
     np.random.seed(1)
     random.seed(1)
-    first = layout.places(graph_drawing, kind, seed=3)
+    first = drawing.places(graph_drawing, kind, seed=3)
     state = np.random.get_state()[1].copy(), random.getstate()
-    again = layout.places(graph_drawing, kind, seed=3)
+    again = drawing.places(graph_drawing, kind, seed=3)
     assert np.array_equal(first, again)
     assert np.array_equal(state[0], np.random.get_state()[1])
     assert state[1] == random.getstate()
@@ -99,7 +99,7 @@ def test_the_same_seed_gives_the_same_places_and_no_two_dots_share_one(kind, mak
 @pytest.mark.parametrize("seed", range(5))
 def test_a_planar_motif_is_drawn_without_crossings(seed):
     graph_drawing = drawing.drawing_of(records.house())
-    where = layout.places(graph_drawing, seed=seed)
+    where = drawing.places(graph_drawing, seed=seed)
 
     def side(a, b, c):
         return np.sign((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
@@ -121,7 +121,7 @@ def test_an_estimate_that_may_be_0_is_not_important():
 
 def test_hops_are_rings():
     graph_drawing = drawing.drawing_of(records.house())
-    where = layout.places(graph_drawing, "hops")
+    where = drawing.places(graph_drawing, "hops")
     radius = np.linalg.norm(where, axis=1)
     for dot, r in zip(graph_drawing.dots, radius, strict=True):
         assert r == pytest.approx(dot.hop, abs=1e-9)
@@ -131,21 +131,21 @@ def test_a_molecule_without_rdkit_is_drawn_by_force(monkeypatch):
     graph_drawing = drawing.drawing_of(records.molecule())
     monkeypatch.setitem(sys.modules, "rdkit", None)
     assert np.array_equal(
-        layout.places(graph_drawing, "molecule"), layout.places(graph_drawing, "force")
+        drawing.places(graph_drawing, "molecule"), drawing.places(graph_drawing, "force")
     )
 
 
 def test_rdkit_draws_the_ring_as_a_regular_hexagon():
     pytest.importorskip("rdkit", reason="rdkit is an extra")
     graph_drawing = drawing.drawing_of(records.molecule())
-    ring = layout.places(graph_drawing, "molecule", bonds=records.BONDS)[:6]
+    ring = drawing.places(graph_drawing, "molecule", bonds=records.BONDS)[:6]
     sides = np.linalg.norm(ring - np.roll(ring, 1, axis=0), axis=1)
     assert sides == pytest.approx(np.full(6, sides[0]), rel=0.01)
 
 
 def test_an_unknown_layout_is_an_error_that_says_so():
     with pytest.raises(InputError, match="got 'spiral'"):
-        layout.places(drawing.drawing_of(records.house()), "spiral")
+        drawing.places(drawing.drawing_of(records.house()), "spiral")
 
 
 def test_red_and_blue_differ_in_grey_print_and_from_the_middle():

@@ -25,7 +25,7 @@ from graphsvx.metrics import Fidelity, Level, fidelity, level_of, scores, simila
 from graphsvx.results.credit import SEVERAL, Credit, Region, TypeCredit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.printable import one_line
-from graphsvx.views.html.page_data import page_data, plan_of
+from graphsvx.views.html import page_data, plan_of
 from graphsvx_lab.datasets.real import ATOMS
 
 FIRST = 100

@@ -23,8 +23,8 @@ from graphsvx.explorer.workspace import Workspace
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.summary import Summary
 from graphsvx.utils.printable import one_line
-from graphsvx.views import layout, palette
-from graphsvx.views.drawing import Dot, GraphDrawing, Stroke
+from graphsvx.views import palette
+from graphsvx.views.drawing import Dot, GraphDrawing, Stroke, places
 from graphsvx_lab.datasets.real import ATOMS
 
 # --- nodes and graphs page by page, and what is served -------------------------------------
@@ -444,11 +444,11 @@ def _dots_and_lines(graph: Graph, dark: bool) -> str:
         tuple(Dot(i, str(i), 0, None, 0.0, 0.0, True, False) for i in range(nodes)),
         tuple(Stroke(a, b) for a, b in sorted(pairs)),
     )
-    places = layout.places(drawing, "force" if nodes <= MOST_NODES else "hops", starts=2)
-    low, high = places.min(0, initial=0.0), places.max(0, initial=0.0)
+    positions = places(drawing, "force" if nodes <= MOST_NODES else "hops", starts=2)
+    low, high = positions.min(0, initial=0.0), positions.max(0, initial=0.0)
     room = np.array([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN])
     scale = float((room / np.maximum(high - low, 1e-9)).min())
-    at = (places - (low + high) / 2) * scale * np.array([1, -1]) + np.array([WIDTH, HEIGHT]) / 2
+    at = (positions - (low + high) / 2) * scale * np.array([1, -1]) + np.array([WIDTH, HEIGHT]) / 2
     kinds = _kinds(graph)
     line, plain = ("#566072", "#a3abb9") if dark else ("#b4b8c0", "#5b6270")
     radius = max(1.5, min(5.0, 40 / max(nodes, 1) ** 0.5))

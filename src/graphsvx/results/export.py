@@ -17,7 +17,7 @@ from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
 from graphsvx.results.credit import Interactions, PlayerKind
 from graphsvx.results.details import GraphTypes
-from graphsvx.results.ranking import Entry, Player, Players, cell_name, listed
+from graphsvx.results.ranking import Entry, Players, cell_name, listed
 from graphsvx.utils.constraints import shown
 from graphsvx.utils.extras import require_extra
 
@@ -432,34 +432,28 @@ def many_to_shap(
     shap = require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
     if not explanations:
         raise InputError("expected at least one explanation, got none")
-    columns: dict[Player, int] = {}
-    cells: list[tuple[int, int, Entry]] = []
-    for row, explanation in enumerate(explanations):
-        for entry in listed(explanation, players):
-            cells.append((row, columns.setdefault(entry.player, len(columns)), entry))
+    entries = [listed(explanation, players) for explanation in explanations]
+    by_player = dict.fromkeys(entry.player for row in entries for entry in row)
+    columns = {player: column for column, player in enumerate(by_player)}
     shape = (len(explanations), len(columns))
     values, inputs = np.zeros(shape), np.full(shape, np.nan)
     display = np.full(shape, "", dtype=object)
-    table = None if data is None else feature_inputs(explanations, data)
-    if data is None and all(e.question is not None and e.types is None for e in explanations):
-        graphs = [e.question.query.graph for e in explanations]
-        table = np.concatenate(
-            [feature_inputs([e], graph) for e, graph in zip(explanations, graphs, strict=True)]
-        )
+    table = feature_inputs(explanations, data)
     if table is not None:  # a feature has a value where it does not play, too
         for (kind, ids, _), column in columns.items():
             if kind == "feature" and ids[0] >= 0:
                 inputs[:, column] = table[:, ids[0]]
-    distances = [explanation.field.distances for explanation in explanations]
-    for row, column, entry in cells:
-        values[row, column] = entry.credit
-        if entry.kind == "feature" and table is not None:
-            inside = list(members_of(explanations[row], entry))
-            inputs[row, column] = table[row, inside].mean()
-            display[row, column] = round(float(inputs[row, column]), 3)
-        elif entry.kind == "node":
-            hops = distances[row].get(entry.key[0])
-            display[row, column] = "" if hops is None else f"{hops} hop" + "s" * (hops != 1)
+    for row, explanation in enumerate(explanations):
+        distances = explanation.field.distances
+        for entry in entries[row]:
+            column = columns[entry.player]
+            values[row, column] = entry.credit
+            if entry.kind == "feature" and table is not None:
+                inputs[row, column] = table[row, list(members_of(explanation, entry))].mean()
+                display[row, column] = round(float(inputs[row, column]), 3)
+            elif entry.kind == "node":
+                hops = distances.get(entry.key[0])
+                display[row, column] = "" if hops is None else f"{hops} hop" + "s" * (hops != 1)
     return shap.Explanation(
         values=values,
         base_values=np.array([explanation.base for explanation in explanations]),
@@ -469,15 +463,23 @@ def many_to_shap(
     )
 
 
-def feature_inputs(explanations: Sequence[Explanation], data: Any) -> Floats:
+def feature_inputs(explanations: Sequence[Explanation], data: Any = None) -> Floats | None:
     """Values of the features of what each explanation explains, [explanations, features].
 
     Of a node its own, of several nodes or a link their mean, of a graph the mean of its nodes.
+    `data` is the graph or the list of graphs; by default it is what the explanations have at hand,
+    and None is returned where some have none.
     """
+    if data is None and any(e.question is None or e.types is not None for e in explanations):
+        return None
     rows = []
     for explanation in explanations:
         graph = data
-        if explanation.graph_index is not None and not isinstance(getattr(data, "x", None), Tensor):
+        if data is None:
+            graph = explanation.question.query.graph
+        elif explanation.graph_index is not None and not isinstance(
+            getattr(data, "x", None), Tensor
+        ):
             graph = data[explanation.graph_index]
         x = getattr(graph, "x", None)
         if not isinstance(x, Tensor) or x.shape[0] != explanation.field.num_nodes:

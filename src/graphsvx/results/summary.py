@@ -162,12 +162,17 @@ def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = F
     def credit(explanation: Explanation) -> Credits:
         named = _named(explanation, "node")
         if by is not None:
-            label, sums = _labels(explanation, by), Credits()
-            for node, (key, (_, value)) in zip(
-                explanation.node_ids.tolist(), named.items(), strict=True
-            ):
-                role, name = label(node, key)
-                sums[role] = (name, sums.get(role, (name, 0.0))[1] + value)
+            (roles, word), sums = _roles(explanation, by), Credits()
+            ids = explanation.node_ids.tolist()
+            for node, (name, (_, value)) in zip(ids, named.items(), strict=True):
+                known = node if node in roles else name
+                if known not in roles:
+                    raise InputError(
+                        f"by must give the role of every node that plays, got none for {name}"
+                    )
+                role = roles[known]
+                total = sums.get(role, ("", 0.0))[1] + value
+                sums[role] = (role if isinstance(role, str) else f"{word} {role}", total)
             named = sums
         gap = explanation.prediction - explanation.base if share else 1.0
         if abs(gap) < 1e-9:
@@ -210,32 +215,21 @@ def _named(explanation: Explanation, kind: PlayerKind) -> Credits:
     }
 
 
-def _labels(explanation: Explanation, by: By) -> Callable[[int, Key], tuple[Key, str]]:
-    """The role of a node in words, by its id or, where `by` has names, by its name."""
-    field = explanation.field
-    if isinstance(by, str):
-        if by not in ("class", "hops"):
-            raise InputError(f'by must be "class", "hops" or the role of each node, got {by!r}')
-        column = field.hops if by == "hops" else field.classes
-        if column is None:
-            raise InputError('by="class" needs the class of each node; set data.y')
-        role_of = dict(zip(field.ids.tolist(), column.tolist(), strict=True))
-        word = by
-    else:
+def _roles(explanation: Explanation, by: By) -> tuple[dict[Any, Any], str]:
+    """The role of each node by id (or name), and what a role without a name is called."""
+    if not isinstance(by, str):
         plain = by.tolist() if isinstance(by, Tensor) else by
-        role_of = dict(plain) if isinstance(plain, Mapping) else dict(enumerate(plain or ()))
-        word = "role"
-
-    def label(node: int, name: Key) -> tuple[Key, str]:
-        key = node if node in role_of else name
-        if key not in role_of:
-            raise InputError(f"by must give the role of every node that plays, got none for {name}")
-        role = role_of[key]
-        if by == "class" and explanation.hetero is not None:
-            role = explanation.hetero.node_types[role]
-        return role, role if isinstance(role, str) else f"{word} {role}"
-
-    return label
+        return dict(plain if isinstance(plain, Mapping) else enumerate(plain or ())), "role"
+    if by not in ("class", "hops"):
+        raise InputError(f'by must be "class", "hops" or the role of each node, got {by!r}')
+    field, types = explanation.field, explanation.hetero
+    column = field.hops if by == "hops" else field.classes
+    if column is None:
+        raise InputError('by="class" needs the class of each node; set data.y')
+    roles = column.tolist()
+    if by == "class" and types is not None:
+        roles = [types.node_types[role] for role in roles]
+    return dict(zip(field.ids.tolist(), roles, strict=True)), by
 
 
 def _summary(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -79,84 +79,77 @@ def table(explanation: Explanation, top: int = 10) -> Table:
     if explanation.kind == "model":
         return _generated_graph(explanation)
     ranked, groups = entries(explanation), folds(explanation)
-    credits = [abs(entry.credit) for entry in ranked] + [abs(group.credit) for group in groups]
     shown, rest = leading(ranked, top) if any(entry.sure for entry in ranked) else ([], ranked)
-    lines = [f"{equation(explanation)} ({scale_of(explanation)})"]
-    lines += [answer.line() for answer in explanation.answers]
-    rows = _Rows(
-        _frame(explanation, *lines),
-        hops=explanation.field.distances,
-        with_hops=explanation.kind == "node" and any(entry.kind == "node" for entry in shown),
-        estimated=any(math.isfinite(entry.error) and entry.error > 0 for entry in ranked),
-        largest=max(credits, default=0.0),
-    )
-    rows.head(44 if groups else 36)
+    hops = explanation.field.distances
+    players = [] if groups else _of_players(shown, rest, hops)
     for group in groups:
-        rows.add_group(group, shown)
-    if not groups:
-        rows.add_players(shown, rest)
-    if explanation.interactions is not None:
-        rows.out.add_section()
-        for pair in leading_pairs(explanation)[:3]:
-            rows.add(f"{' and '.join(pair.players)} together", pair.value, pair.error)
-        left_out = explanation.interactions.left_out
-        if left_out:
-            rows.out.add_row(Text(f"pairs of {left_out} players left out", style=QUIET))
-    if explanation.cells is not None:
-        rows.out.add_section()
-    for cell in leading_cells(explanation, 5):
-        rows.add(cell_name(explanation, cell), cell.value, cell.error)
-    return rows.out
+        players += _of_group(group, shown, hops)
+    pairs = [
+        _Row(f"{' and '.join(pair.players)} together", pair.value, pair.error)
+        for pair in leading_pairs(explanation)[:3]
+    ]
+    cells = [
+        _Row(cell_name(explanation, cell), cell.value, cell.error)
+        for cell in leading_cells(explanation, 5)
+    ]
+    lines = [f"{equation(explanation)} ({scale_of(explanation)})"]
+    out = _frame(explanation, *lines, *(answer.line() for answer in explanation.answers))
+    with_hops = explanation.kind == "node" and any(entry.kind == "node" for entry in shown)
+    estimated = any(math.isfinite(entry.error) and entry.error > 0 for entry in ranked)
+    largest = max([abs(entry.credit) for entry in ranked] + [abs(g.credit) for g in groups] + [0.0])
+    out.add_column("player", overflow="fold", max_width=44 if groups else 36)
+    if with_hops:
+        out.add_column("hops", justify="right")
+    out.add_column("credit", justify="right", no_wrap=True)
+    if estimated:
+        out.add_column("± s.e.", justify="right", no_wrap=True)
+    out.add_column(Text(f"{'against':>{HALF}}│for"), justify="left", no_wrap=True)
+    for section in (players, pairs, cells):
+        for name, credit, error, style, hop in section:
+            texts = [Text(name, style=style), *[Text(hop)] * with_hops]
+            texts.append(Text(signed(credit, 4), style=style or (FOR if credit > 0 else AGAINST)))
+            texts += [Text(_error(error), style=QUIET)] * estimated
+            out.add_row(*texts, CreditBar(credit, largest))
+        if section is pairs and explanation.interactions and explanation.interactions.left_out:
+            left_out = f"pairs of {explanation.interactions.left_out} players left out"
+            out.add_row(Text(left_out, style=QUIET))
+        out.add_section()
+    return out
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Rows of a table of players, which all have the same columns."""
+class _Row(NamedTuple):
+    """What a row of a table of players shows; `error` None: it is not known, nothing is said."""
 
-    out: Table
-    hops: dict[int, int]
-    with_hops: bool
-    estimated: bool
-    largest: float
+    name: str
+    credit: float
+    error: float | None
+    style: str = ""
+    hop: str = ""
 
-    def head(self, width: int) -> None:
-        """Add the columns; names take up to `width` characters."""
-        self.out.add_column("player", overflow="fold", max_width=width)
-        if self.with_hops:
-            self.out.add_column("hops", justify="right")
-        self.out.add_column("credit", justify="right", no_wrap=True)
-        if self.estimated:
-            self.out.add_column("± s.e.", justify="right", no_wrap=True)
-        self.out.add_column(Text(f"{'against':>{HALF}}│for"), justify="left", no_wrap=True)
 
-    def add(
-        self, name: str, credit: float, error: float | None, style: str = "", hop: str = ""
-    ) -> None:
-        """Add a row; `error` None: it is not known, and nothing is said of it."""
-        cells: list[Text | CreditBar] = [Text(name, style=style), *[Text(hop)] * self.with_hops]
-        cells.append(Text(signed(credit, 4), style=style or (FOR if credit > 0 else AGAINST)))
-        if self.estimated:
-            cells.append(Text("" if error is None else _error(error), style=QUIET))
-        self.out.add_row(*cells, CreditBar(credit, self.largest))
+def _of_players(
+    shown: list[Entry], rest: list[Entry], hops: dict[int, int], indent: str = ""
+) -> list[_Row]:
+    """A row for each player of `shown`, and one for all others together."""
+    rows = []
+    for entry in shown:
+        hop = str(hops.get(entry.key[0], "")) if entry.kind == "node" else ""
+        rows.append(_Row(indent + entry.name, entry.credit, entry.error, hop=hop))
+    if rest:
+        name = f"{indent}{len(rest)} more together{unsure_note(rest)}"
+        rows.append(_Row(name, math.fsum(entry.credit for entry in rest), None, QUIET))
+    return rows
 
-    def add_players(self, shown: list[Entry], rest: list[Entry], indent: str = "") -> None:
-        """Add a row for each player of `shown`, and one for all others together."""
-        for entry in shown:
-            hop = str(self.hops.get(entry.key[0], "")) if entry.kind == "node" else ""
-            self.add(indent + entry.name, entry.credit, entry.error, hop=hop)
-        if rest:
-            name = f"{indent}{len(rest)} more together{unsure_note(rest)}"
-            self.add(name, math.fsum(entry.credit for entry in rest), None, QUIET)
 
-    def add_group(self, group: Fold, shown: list[Entry]) -> None:
-        """Add a row for the group, and below it rows for those of its players that are shown."""
-        members = [entry for entry in group.entries if entry in shown]
-        rest = [entry for entry in group.entries if entry not in members]
-        if not members or len(group.entries) > 1:
-            name = group.name if members else group.name + unsure_note(rest)
-            self.add(name, group.credit, group.error, "" if group.sure else QUIET)
-        if members:
-            self.add_players(members, rest, "  " if len(group.entries) > 1 else "")
+def _of_group(group: Fold, shown: list[Entry], hops: dict[int, int]) -> list[_Row]:
+    """A row for the group, and below it rows for those of its players that are shown."""
+    members = [entry for entry in group.entries if entry in shown]
+    rest = [entry for entry in group.entries if entry not in members]
+    if members and len(group.entries) == 1:
+        return _of_players(members, [], hops)
+    name = group.name if members else group.name + unsure_note(rest)
+    total = _Row(name, group.credit, group.error, "" if group.sure else QUIET)
+    return [total, *(_of_players(members, rest, hops, "  ") if members else [])]
 
 
 def _frame(explanation: Explanation, *caption: str) -> Table:
@@ -192,7 +185,9 @@ def _generated_graph(explanation: Explanation) -> Table:
     return out
 
 
-def _error(error: float) -> str:
+def _error(error: float | None) -> str:
+    if error is None:
+        return ""
     if math.isnan(error):
         return "–"
     return f"± {error:.4f}" if error >= 5e-5 else "± 0" if error == 0 else f"± {error:.0e}"

@@ -6,24 +6,52 @@ import base64
 import hashlib
 import html as markup
 import json
+import math
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from graphsvx.errors import InputError
-from graphsvx.results.describe import describe
-from graphsvx.results.explanation import Explanation
-from graphsvx.utils.files import atomic_write
-from graphsvx.views.html.page_data import FEW_ROWS, page_data, plan_of
+import torch
+from torch import Tensor
 
-__all__ = ["notebook", "render", "write"]
+from graphsvx.errors import InputError
+from graphsvx.results.certificate import Certificate
+from graphsvx.results.credit import PlayerKind
+from graphsvx.results.describe import adds_up, describe
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.ranking import Fold, cell_table, folds, leading_pairs, scale_of
+from graphsvx.utils.files import atomic_write
+from graphsvx.utils.printable import one_line
+from graphsvx.views import drawing as drawings
+from graphsvx.views import palette
+from graphsvx.views.drawing import GraphDrawing, Grouping
+
+__all__ = ["notebook", "page_data", "plan_of", "render", "write"]
 
 MANY = 24
 """Pages of more explanations are compressed and have shorter tables."""
 SCRIPTS = ("tools.js", "graph.js", "tables.js", "page.js")
+MOST_DOTS = 30
+"""Nodes that are drawn individually; the others are grouped by branch and distance."""
+MOST_ROWS = 400
+"""Maximum number of players in a table; the others are summed in a last row."""
+FEW_ROWS = 60
+"""The same on a page of many explanations."""
+MOST_COLUMNS = 10
+"""Features with a column of their own in the matrix of cells."""
+MOST_MEMBERS = 60
+"""Nodes of a bubble that are listed when it is selected."""
+MOST_FEATURES = 6
+MOST_PAIRS = 400
+"""Pairs of nodes that light up."""
+MOST_TOGETHER = 12
+"""Pairs of players in the table."""
+PLAYERS: tuple[PlayerKind, ...] = ("node", "feature", "edge")
+GAME_COLUMNS = ("name", "players", "budget", "calls", "coalitions", "mask", "status")
 
 
 def render(
@@ -143,3 +171,354 @@ def _without_script(explanation: Explanation) -> str:
     """Title and description for browsers without JavaScript."""
     title, description = markup.escape(explanation.title), markup.escape(describe(explanation))
     return f"<h2>{title}</h2><p>{description}</p>"
+
+
+# --- the data of an explanation for the script of the page, ready for JSON -----------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which nodes are drawn individually, and where."""
+
+    grouping: Grouping
+    places: drawings.Places
+
+
+def plan_of(explanation: Explanation, starts: int = drawings.STARTS) -> Plan | None:
+    """The layout of an explanation's graph, for all its outputs; None if it has no nodes."""
+    if not len(explanation.field.ids):
+        return None
+    by_output = [drawings.drawing_of(view) for view in _views(explanation)]
+    strongest = _strongest(by_output)
+    grouping = drawings.find_groups(strongest, MOST_DOTS)
+    first = drawings.with_groups(by_output[explanation.row], grouping)
+    bold = drawings.important(drawings.with_groups(strongest, grouping))
+    return Plan(grouping, drawings.places(first, "force", 0, None, bold, starts))
+
+
+def page_data(
+    explanation: Explanation,
+    data: Any = None,
+    plan: Plan | None = None,
+    most_rows: int = MOST_ROWS,
+    feature_names: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Dictionary of an explanation with all its outputs; the keys are read by the script.
+
+    `plan`: the layout of an earlier explanation of the same prediction, so that nodes stay where
+    they are. `most_rows`: players in a table; the others are summed in a last row.
+    `feature_names`: of all columns of `data.x`; those that play have theirs in the explanation.
+    """
+    views = _views(explanation)
+    return {
+        "kind": explanation.kind,
+        "typed": explanation.hetero is not None,
+        "method": explanation.method,
+        "meaning": explanation.meaning,
+        "scale": scale_of(explanation),
+        "target_row": explanation.row,
+        "outputs": [_output(view) for view in views],
+        "graph": _graph(views, explanation, data, plan, most_rows, feature_names),
+        "tables": _tables(views, most_rows),
+        "cells": _cells(views) if explanation.cells is not None else None,
+        "together": _together(views),
+        "certificate": _certificate(explanation.certificate),
+    }
+
+
+def _output(view: Explanation) -> dict[str, Any]:
+    return {
+        "id": view.target,
+        "name": view.class_name(view.target),
+        "title": view.title,
+        "base": _number(view.base),
+        "prediction": _number(view.prediction),
+        "total": _number(view.total),
+        "addsUp": adds_up(view),
+        "sentences": describe(view),
+        "account": describe(view, "expert"),
+    }
+
+
+def _views(explanation: Explanation) -> list[Explanation]:
+    """The explanation of every output."""
+    return [explanation.for_target(output) for output in explanation.outputs]
+
+
+def _graph(
+    views: list[Explanation],
+    explanation: Explanation,
+    data: Any,
+    plan: Plan | None,
+    most_rows: int,
+    feature_names: Sequence[str] | None,
+) -> dict[str, Any] | None:
+    plan = plan or plan_of(explanation)
+    if plan is None:
+        return None
+    by_output = [drawings.drawing_of(view) for view in views]
+    shown = [drawings.with_groups(drawing, plan.grouping) for drawing in by_output]
+    first = shown[explanation.row]
+    rows = None if data is None else _feature_rows(data, explanation)
+    named = dict(enumerate(map(one_line, feature_names or ())))
+    names = map(one_line, explanation.feature_credit.names or ())
+    named |= dict(zip(explanation.feature_ids.tolist(), names, strict=False))
+    return {
+        "dots": [
+            {
+                "id": dot.id,
+                "label": dot.label,
+                "hop": dot.hop,
+                "class": dot.category,
+                "plays": dot.plays,
+                "centre": dot.centre,
+                "count": dot.count,
+                "shape": dot.shape,
+                "x": round(float(x), 3),
+                "y": round(float(y), 3),
+                **({} if rows is None else {"features": _largest(rows, dot.id, named)}),
+            }
+            for dot, (x, y) in zip(first.dots, plan.places, strict=True)
+        ],
+        "lines": [[line.a, line.b, int(line.one_way), int(line.plays)] for line in first.lines],
+        "credit": _number([[dot.credit for dot in drawing.dots] for drawing in shown]),
+        "error": _number([[dot.error for dot in drawing.dots] for drawing in shown]),
+        "lineCredit": _number([[line.credit for line in drawing.lines] for drawing in shown]),
+        "members": [
+            _members(by_output, group) if most_rows >= MOST_ROWS else []
+            for _, group in plan.grouping.bubbles
+        ],
+        "classes": _classes(explanation),
+        **_in_sets(explanation, first),
+    }
+
+
+def _members(by_output: list[GraphDrawing], group: Sequence[int]) -> list[list[Any]]:
+    """Nodes of a bubble with the most credit: id, label, and credit and error by output."""
+    dots = [[drawing.dots[i] for drawing in by_output] for i in group]
+    dots.sort(key=lambda same: -max(abs(dot.credit) for dot in same))
+    return [
+        [
+            same[0].id,
+            same[0].label,
+            _number([dot.credit for dot in same]),
+            _number([dot.error for dot in same]),
+        ]
+        for same in dots[:MOST_MEMBERS]
+    ]
+
+
+def _strongest(by_output: list[GraphDrawing]) -> GraphDrawing:
+    """A drawing in which every node has its largest absolute credit among the outputs."""
+    dots = tuple(
+        max(same, key=lambda dot: abs(dot.credit))
+        for same in zip(*(drawing.dots for drawing in by_output), strict=True)
+    )
+    return replace(by_output[0], dots=dots)
+
+
+def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:
+    classes = explanation.field.classes
+    return {
+        str(category): {
+            "name": drawings.category_name(explanation, category),
+            "colour": palette.of_class(category),
+        }
+        for category in ([] if classes is None else sorted(set(classes.tolist())))
+    }
+
+
+FeatureRow = tuple[Tensor, int, str]
+"""Features of a node, the number of the first column, and what a column without name is called."""
+
+
+def _feature_rows(data: Any, explanation: Explanation) -> Callable[[int], FeatureRow] | None:
+    """A function from nodes of the field to their features; None if the data has none."""
+    types = explanation.hetero
+    if types is not None:
+        if list(getattr(data, "node_types", ())) != list(types.node_types):
+            raise InputError(f"data must be the explained HeteroData with {list(types.node_types)}")
+
+        def row(number: int) -> FeatureRow:
+            node_type, node = types.node(number)
+            x = data[node_type].get("x")
+            has_columns = isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()
+            first = types.feature_starts[types.node_types.index(node_type)]
+            values = x[node] if has_columns else torch.zeros(0)
+            return values, first, one_line(f"{node_type} feature")
+
+        return row
+    x = getattr(data, "x", None)
+    if x is None and not hasattr(data, "edge_index") and explanation.types is None:
+        raise InputError(
+            f"data must be the explained graph with its node features x, got {type(data).__name__}"
+        )
+    if not isinstance(x, Tensor) or x.dim() != 2:
+        return None  # categories, time series, or no features at all
+    last = int(explanation.field.ids.max())
+    if last >= len(x):
+        raise InputError(
+            f"data has {len(x)} nodes, but the explanation has node {last}; "
+            f"pass the graph that was explained"
+        )
+    return lambda node: (x[node], 0, "feature")
+
+
+def _largest(
+    rows: Callable[[int], FeatureRow], node: int, named: dict[int, str]
+) -> list[list[Any]]:
+    """The node's features that are not 0, the largest first."""
+    if node < 0:
+        return []
+    row, first, word = rows(node)
+    order = row.abs().argsort(descending=True, stable=True)[:MOST_FEATURES].tolist()
+    return [
+        [named.get(first + column, f"{word} {column}"), _number(float(row[column]))]
+        for column in order
+        if float(row[column]) != 0
+    ]
+
+
+def _tables(views: list[Explanation], most_rows: int) -> list[dict[str, Any]]:
+    tables = [
+        _table(kind, views[0], most_rows)
+        for kind in PLAYERS
+        if views[0].credit_by_kind[kind].players
+    ]
+    if tables and tables[0]["kind"] == "node":
+        tables[0]["groups"] = _groups(views, tables[0]["rows"])
+    return tables
+
+
+def _table(kind: PlayerKind, explanation: Explanation, most_rows: int) -> dict[str, Any]:
+    credit, field = explanation.credit_by_kind[kind], explanation.field
+    order = credit.values.abs().amax(0).argsort(descending=True, stable=True)
+    shown, rest = order[:most_rows], order[most_rows:]
+    ids, names = credit.ids.t().tolist(), credit.labels(kind)
+    rows: list[dict[str, Any]] = [{"id": ids[i], "name": names[i]} for i in shown.tolist()]
+    if kind == "node":
+        hops, classes = field.distances, {}
+        if field.classes is not None:
+            classes = dict(zip(hops, field.classes.tolist(), strict=False))
+        for row in rows:
+            row |= {"hop": hops.get(row["id"]), "class": classes.get(row["id"])}
+    return {
+        "kind": kind,
+        "rows": rows,
+        "credit": _number(credit.values[:, shown].tolist()),
+        "error": _number(credit.errors[:, shown].tolist()),
+        "more": {
+            "count": len(rest),
+            "credit": [_number(float(values[rest].sum())) for values in credit.values],
+        },
+    }
+
+
+def _groups(views: list[Explanation], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rings or branches of nodes: credit and error by output, and positions of their rows."""
+
+    def players(group: Fold) -> frozenset[tuple[int, ...]]:
+        return frozenset(entry.key for entry in group.entries)
+
+    position = {row["id"]: i for i, row in enumerate(rows)}
+    by_output = [{players(group): group for group in folds(view, "nodes")} for view in views]
+    return [
+        {
+            "name": group.name,
+            "count": len(group.entries),
+            "credit": _number([groups[key].credit for groups in by_output]),
+            "error": _number([groups[key].error for groups in by_output]),
+            "rows": sorted(position[node] for (node,) in key if node in position),
+        }
+        for key, group in by_output[0].items()
+    ]
+
+
+def _cells(views: list[Explanation]) -> list[dict[str, Any]]:
+    """Features of nodes as a matrix, for each output."""
+    return [
+        {
+            "nodes": list(table.nodes),
+            "rows": [one_line(name) for name in table.row_names],
+            "columns": [one_line(name) for name in table.column_names],
+            "largest": _number(table.largest),
+            "credit": _number(table.values.tolist()),
+            "error": _number(table.errors.tolist()),
+        }
+        for table in (cell_table(view, MOST_COLUMNS) for view in views)
+    ]
+
+
+def _certificate(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "status": certificate.status if certificate.games else "empty",
+        "line": certificate.line(),
+        "games": [
+            {
+                **{name: getattr(game, name) for name in GAME_COLUMNS},
+                "r2": None if game.r2 is None else _number(game.r2),
+            }
+            for game in certificate.games
+        ],
+        "residual": _number(certificate.residual),
+        "seed": certificate.seed,
+        "depth": certificate.depth,
+        "checks": list(certificate.checks),
+        "fallback": certificate.fallback,
+        "toleranceMet": certificate.tolerance_met,
+    }
+
+
+def _number(value: Any) -> Any:
+    """A value (or nested list of values) with 7 significant digits; None where JSON has no such."""
+    if isinstance(value, list):
+        return [_number(item) for item in value]
+    return float(f"{value:.7g}") if math.isfinite(value) else None
+
+
+def _together(views: list[Explanation]) -> list[dict[str, Any]] | None:
+    """The strongest pairs of players for each output; None without interactions.
+
+    A pair whose value may be 0 is not named, as in tables and words.
+    """
+    record = views[0].interactions
+    if record is None:
+        return None
+    return [
+        {
+            "index": record.index,
+            "pairs": [
+                {
+                    "name": " and ".join(pair.players),
+                    "value": pair.value,
+                    "error": _number(pair.error),
+                }
+                for pair in leading_pairs(view, MOST_TOGETHER)
+                if pair.value
+            ],
+        }
+        for view in views
+    ]
+
+
+def _in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
+    """Pairs of dots that interact, with the value for each output, and the sets of answers."""
+    dot_of = drawings.dots_of(explanation, drawing)
+
+    def dots(positions: Iterable[int]) -> list[int]:
+        return [dot_of[position] for position in positions if position in dot_of]
+
+    record = explanation.interactions
+    pairs: list[list[Any]] = []
+    if record is not None:
+        for at in (record.sizes == 2).nonzero().flatten().tolist():
+            ends = dots(record.members[:2, at].tolist())
+            if len(ends) == 2:
+                pairs.append([*ends, _number(record.values[:, at].tolist())])
+        pairs.sort(key=lambda pair: -max(abs(value or 0.0) for value in pair[2]))
+    sets = [
+        {"question": answer.question, "dots": dots(answer.positions)}
+        for answer in explanation.answers
+        if answer.found
+    ]
+    return {"together": pairs[:MOST_PAIRS], "sets": sets}

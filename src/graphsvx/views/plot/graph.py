@@ -23,7 +23,6 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import decimal, leading_pairs, signed
 from graphsvx.utils.constraints import Range, Seed, checks_arguments
 from graphsvx.views import drawing as drawings
-from graphsvx.views import layout as placing
 from graphsvx.views import palette
 from graphsvx.views.drawing import Dot, GraphDrawing, Stroke
 from graphsvx.views.plot import canvas
@@ -39,7 +38,7 @@ class PlacedDrawing:
     """A drawing with positions and sizes of its nodes."""
 
     drawing: GraphDrawing
-    where: placing.Places
+    where: drawings.Places
     radius: float
     """Radius of a dot of average credit, in points."""
     bold: frozenset[int]
@@ -62,7 +61,7 @@ class PlacedDrawing:
     @property
     def crowded(self) -> bool:
         """Whether there are too many dots to show all at the same size."""
-        return len(self.drawing.dots) > placing.CROWD
+        return len(self.drawing.dots) > drawings.CROWD
 
     def strength(self, i: int) -> float:
         """Absolute credit as a share of the largest."""
@@ -80,7 +79,7 @@ def graph(
     explanation: Explanation,
     ax: canvas.GivenAxes = None,
     *,
-    layout: placing.Layout | None = None,
+    layout: drawings.Layout | None = None,
     seed: Seed = 0,
     top: Annotated[int | None, Range(0)] = None,
     max_nodes: Annotated[int, Range(1)] = 30,
@@ -127,7 +126,7 @@ def graph(
         shown = drawings.with_groups(full, drawings.find_groups(full, max_nodes))
     kind = layout or ("molecule" if symbols is not None else "force")
     bold = drawings.important(shown, top)
-    places = placing.places(shown, kind, seed, bonds, bold)
+    places = drawings.places(shown, kind, seed, bonds, bold)
     sign = "+" if explanation.total >= 0 else "−"
     equation = (
         f"prediction {decimal(explanation.prediction)} = base {decimal(explanation.base)}"
@@ -163,16 +162,16 @@ def _symbols(drawing: GraphDrawing, atoms: Atoms) -> tuple[str, ...]:
         ) from error
 
 
-def height_for(places: placing.Places, width: float) -> float:
+def height_for(places: drawings.Places, width: float) -> float:
     """Figure height in inches for which a figure of this width has no empty margins."""
-    left, right, bottom, top = placing.extent(places)
+    left, right, bottom, top = drawings.extent(places)
     share = (top - bottom + 1.0) / (right - left + 1.0)
     return float(np.clip(0.8 * width * share + 1.2, 2.7, 1.1 * width))
 
 
-def _fit(ax: Axes, places: placing.Places) -> float:
+def _fit(ax: Axes, places: drawings.Places) -> float:
     """Set limits with a margin; return the radius in points at which dots do not touch."""
-    left, right, bottom, top = placing.extent(places)
+    left, right, bottom, top = drawings.extent(places)
     margin = 0.03 * max(right - left, top - bottom) + 0.35
     ax.update_datalim([(left - margin, bottom - margin), (right + margin, top + margin)])
     ax.margins(0)
@@ -181,7 +180,7 @@ def _fit(ax: Axes, places: placing.Places) -> float:
     # The axes' box before the layout engine runs; colour bar and legend take about a quarter.
     extent = np.array([right - left, top - bottom]) + 2 * margin
     scale = (0.8 * np.array(canvas.size_in_points(ax)) / extent).min()
-    return float(np.clip(0.36 * placing.nearest_gap(places) * scale, 2.2, 13.0))
+    return float(np.clip(0.36 * drawings.nearest_gap(places) * scale, 2.2, 13.0))
 
 
 def _draw_lines(ax: Axes, drawing: PlacedDrawing) -> None:
@@ -235,7 +234,7 @@ def _line_style(drawing: PlacedDrawing, line: Stroke, by_credit: bool) -> tuple[
 def _strokes(drawing: PlacedDrawing, line: Stroke, a: Any, b: Any) -> list[tuple[Any, Any]]:
     """One stroke for a single bond, two or three parallel ones for double and triple bonds."""
     dots = drawing.drawing.dots
-    order = placing.bond_order(drawing.bonds, dots[line.a].id, dots[line.b].id)
+    order = drawings.bond_order(drawing.bonds, dots[line.a].id, dots[line.b].id)
     if drawing.atoms is None or order not in (1.5, 2, 3):
         return [(a, b)]
     aside = np.array([a[1] - b[1], b[0] - a[0]])

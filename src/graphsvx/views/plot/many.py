@@ -13,7 +13,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
-from scipy.stats import gaussian_kde
+from scipy.stats import norm
 
 from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
@@ -444,12 +444,7 @@ def noise_kde(
 
 
 def _density(samples: Floats, grid: Floats, least: float) -> Floats:
-    """Gaussian kernel density of `samples` on `grid` with a bandwidth of at least `least`."""
+    """Gaussian kernel density on `grid`; Scott's rule with a bandwidth of at least `least`."""
     deviation = float(samples.std(ddof=1)) if len(samples) > 1 else 0.0
-    if deviation > 0:
-        kernel = gaussian_kde(samples)
-        if kernel.factor * deviation < least:
-            kernel = gaussian_kde(samples, bw_method=least / deviation)
-        return np.asarray(kernel(grid))
-    steps = (grid - samples[0]) / least
-    return np.asarray(np.exp(-0.5 * steps**2) / (least * np.sqrt(2 * np.pi)))
+    bandwidth = max(least, deviation * len(samples) ** -0.2)
+    return np.asarray(norm.pdf(grid[:, None], samples, bandwidth).mean(1))
