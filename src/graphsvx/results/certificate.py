@@ -134,40 +134,30 @@ class Certificate:
 
     def _facts(self) -> list[str]:
         """What holds for all games together, in words."""
-        parts = [f"residual {self.residual:.1e}", f"seed {self.seed}"]
-        parts.append("whole graph" if self.depth is None else f"model depth {self.depth}")
-        if self.checks:
-            parts.append("checked: " + ", ".join(self.checks))
-        if self.fallback:
-            parts.append(f"slower way: {self.fallback}")
-        if self.tolerance_met is not None:
-            parts.append("tolerance met" if self.tolerance_met else "tolerance NOT met")
-        if self.relative_error:
-            parts.append(f"relative error {self.relative_error:.2g}")
-        if self.calls_needed is not None:
-            goal = "1 % relative error" if self.tolerance_met is None else "the tolerance"
-            parts.append(f"{goal} needs about {self.calls_needed:,} calls")
-        if self.by_clock:
-            parts.append("calls limited by the clock: another run may differ")
-        if self.by_cost:
-            parts.append("few calls, as each is costly: bars are wide, samples= asks for more")
-        if self.precision is not None:
-            parts.append(f"the model computes in {self.precision}")
-        return [*parts, *self.given_up]
+        goal = "1 % relative error" if self.tolerance_met is None else "the tolerance"
+        facts = (
+            f"residual {self.residual:.1e}",
+            f"seed {self.seed}",
+            "whole graph" if self.depth is None else f"model depth {self.depth}",
+            self.checks and f"checked: {', '.join(self.checks)}",
+            self.fallback and f"slower way: {self.fallback}",
+            _TOLERANCE[self.tolerance_met],
+            self.relative_error and f"relative error {self.relative_error:.2g}",
+            self.calls_needed is not None and f"{goal} needs about {self.calls_needed:,} calls",
+            self.by_clock and "calls limited by the clock: another run may differ",
+            self.by_cost and "few calls, as each is costly: bars are wide, samples= asks for more",
+            self.precision and f"the model computes in {self.precision}",
+            *self.given_up,
+        )
+        return [str(fact) for fact in facts if fact]
 
 
+_TOLERANCE = {True: "tolerance met", False: "tolerance NOT met", None: ""}
 _STATUSES = ("exact", "exact if shortcuts hold", "estimated")
 _COLUMNS = ("game", "values", "players", "model calls", "coalitions", "R²", "held-out R²", "mask")
 
 
 def _cells(game: GameReport) -> tuple[str, ...]:
+    counts = (f"{count:,}" for count in (game.players, game.calls, game.coalitions))
     shares = ("–" if r2 is None else f"{r2:.4f}" for r2 in (game.r2, game.held_out_r2))
-    return (
-        game.name,
-        game.status,
-        f"{game.players:,}",
-        f"{game.calls:,}",
-        f"{game.coalitions:,}",
-        *shares,
-        game.mask,
-    )
+    return (game.name, game.status, *counts, *shares, game.mask)

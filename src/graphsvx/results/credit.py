@@ -94,7 +94,7 @@ class Credit(_ByOutput):
 
     def default_names(self, kind: PlayerKind) -> list[str]:
         """Each player by its id: "node 7", "edge 1–4"."""
-        return [f"{kind} {'–'.join(map(str, key))}" for key in self.keys()]
+        return [_by_id(kind, key) for key in self.keys()]
 
     def labels(self, kind: PlayerKind) -> list[str]:
         """The name of each player in one line, or its kind and id."""
@@ -110,25 +110,24 @@ class Credit(_ByOutput):
 
     def named(self, kind: PlayerKind, name: Callable[[int], str]) -> Credit:
         """With names for players that have none: of an edge those of its ends."""
-        keys, unnamed = self.keys(), self.default_names(kind)
-        reverse = [f"{kind} {'–'.join(map(str, key[::-1]))}" for key in keys]
+        keys, current_names = self.keys(), self.names or self.default_names(kind)
         names = tuple(
-            "–".join(map(name, key)) if current in by_id else current
-            for key, current, *by_id in zip(
-                keys, self.names or unnamed, unnamed, reverse, strict=True
-            )
+            "–".join(map(name, key))
+            if current in (_by_id(kind, key), _by_id(kind, key[::-1]))
+            else current
+            for key, current in zip(keys, current_names, strict=True)
         )
         return replace(self, names=names)
 
     def ranked(self, row: int, k: int | None, by: Ranking) -> list[Ranked[Any]]:
         """The first `k` players of one output, best first; ties by id."""
-        values, errors, ids = self.values[row], self.errors[row], self.ids.t().tolist()
-        return [
-            Ranked(
-                tuple(ids[i]) if self.ids.dim() == 2 else ids[i], float(values[i]), float(errors[i])
-            )
-            for i in ranked(values, k, by)
-        ]
+        values, errors = self.values[row].tolist(), self.errors[row].tolist()
+        ids = self.keys() if self.ids.dim() == 2 else self.ids.tolist()
+        return [Ranked(ids[i], values[i], errors[i]) for i in ranked(self.values[row], k, by)]
+
+
+def _by_id(kind: PlayerKind, key: tuple[int, ...]) -> str:
+    return f"{kind} {'–'.join(map(str, key))}"
 
 
 # --- by node type and by edge type ---------------------------------------------------------
@@ -310,14 +309,11 @@ class Interactions(_ByOutput):
         """The first `k` sets of `size` players of one output, strongest first."""
         size = checked(size, Annotated[int, Range(1, 3)], "size")
         positions = (self.sizes == size).nonzero().flatten()
-        values, errors = self.values[row, positions], self.errors[row, positions]
-        members = self.members[:size, positions].t().tolist()
+        values, errors = self.values[row, positions], self.errors[row, positions].tolist()
+        sets = [tuple(members) for members in self.members[:size, positions].t().tolist()]
         return [
             Together(
-                tuple(names[player] for player in members[i]),
-                tuple(members[i]),
-                float(values[i]),
-                float(errors[i]),
+                tuple(names[player] for player in sets[i]), sets[i], float(values[i]), errors[i]
             )
             for i in ranked(values, k, by)
         ]

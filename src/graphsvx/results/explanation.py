@@ -71,6 +71,9 @@ def view(name: Literal["table", "printed", "plotted", "write", "notebook"]) -> A
 # Not a field: the model is not saved, copied or sent to other processes.
 _QUESTIONS: WeakKeyDictionary[Explanation, Any] = WeakKeyDictionary()
 
+_CREDITS = ("node_credit", "feature_credit", "edge_credit")
+_BY_OUTPUT = (*_CREDITS, "interactions", "region_errors", "cells")
+"""What has a row for each output."""
 # The annotations below are the schema of what is saved as JSON and Arrow (`utils.constraints`).
 _ENDS = Array("int64", (2, "edges"))
 _OUTPUTS = Array("float64", ("outputs",))
@@ -438,14 +441,7 @@ class Explanation:
 
     def _with_rows(self, values: Change, errors: Change, target: int) -> Explanation:
         """The explanation of one output, whose credit is computed from that of all outputs."""
-        parts: dict[str, Any] = {
-            "node_credit": self.node_credit,
-            "feature_credit": self.feature_credit,
-            "edge_credit": self.edge_credit,
-            "interactions": self.interactions,
-            "region_errors": self.region_errors,
-            "cells": self.cells,
-        }
+        parts: dict[str, Any] = {name: getattr(self, name) for name in _BY_OUTPUT}
         changed = {name: part and part.map(values, errors) for name, part in parts.items()}
         changed |= {"bases": values(self.bases), "predictions": values(self.predictions)}
         return replace(self, outputs=(target,), target=target, **changed)

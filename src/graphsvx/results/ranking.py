@@ -85,10 +85,10 @@ def listed(explanation: Explanation, players: Players = "all") -> list[Entry]:
         raise InputError(f"players must be 'all', 'nodes', 'features' or 'edges', got {players!r}")
     row = explanation.row
     return [
-        Entry(kind, key, name, value, error)
+        Entry(kind, *part)
         for kind, credit in explanation.credit_by_kind.items()
         if players in ("all", f"{kind}s")
-        for key, name, value, error in zip(
+        for part in zip(
             credit.keys(),
             credit.labels(kind),
             credit.values[row].tolist(),

@@ -165,12 +165,12 @@ def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = F
             (roles, word), sums = _roles(explanation, by), Credits()
             ids = explanation.node_ids.tolist()
             for node, (name, (_, value)) in zip(ids, named.items(), strict=True):
-                known = node if node in roles else name
-                if known not in roles:
+                key = node if node in roles else name
+                if key not in roles:
                     raise InputError(
                         f"by must give the role of every node that plays, got none for {name}"
                     )
-                role = roles[known]
+                role = roles[key]
                 total = sums.get(role, ("", 0.0))[1] + value
                 sums[role] = (role if isinstance(role, str) else f"{word} {role}", total)
             named = sums

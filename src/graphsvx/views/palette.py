@@ -15,16 +15,7 @@ PALE = "#D4D7DC"
 EDGE = "#6B7280"
 """Around dots."""
 
-CLASSES = (
-    "#E69F00",
-    "#009E73",
-    "#F0E442",
-    "#CC79A7",
-    "#56B4E9",
-    "#999999",
-    "#0072B2",
-    "#D55E00",
-)
+CLASSES = ("#E69F00", "#009E73", "#F0E442", "#CC79A7", "#56B4E9", "#999999", "#0072B2", "#D55E00")
 """Okabe and Ito's colours for classes; those most similar to the credit's red and blue last."""
 
 

@@ -51,6 +51,7 @@ MOST_PAIRS = 400
 MOST_TOGETHER = 12
 """Pairs of players in the table."""
 PLAYERS: tuple[PlayerKind, ...] = ("node", "feature", "edge")
+DOT_COLUMNS = ("id", "label", "hop", "plays", "centre", "count", "shape")
 GAME_COLUMNS = ("name", "players", "budget", "calls", "coalitions", "mask", "status")
 
 
@@ -266,14 +267,8 @@ def _graph(
     return {
         "dots": [
             {
-                "id": dot.id,
-                "label": dot.label,
-                "hop": dot.hop,
+                **{name: getattr(dot, name) for name in DOT_COLUMNS},
                 "class": dot.category,
-                "plays": dot.plays,
-                "centre": dot.centre,
-                "count": dot.count,
-                "shape": dot.shape,
                 "x": round(float(x), 3),
                 "y": round(float(y), 3),
                 **({} if rows is None else {"features": _largest(rows, dot.id, named)}),

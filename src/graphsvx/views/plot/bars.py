@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -83,17 +84,14 @@ def bars(
     estimated = bool(errors.any())
     if estimated:
         several = slice(len(shown))
-        ax.errorbar(
-            values[several],
-            range(len(shown)),
-            xerr=errors[several],
-            fmt="none",
-            ecolor=palette.INK,
-            elinewidth=1.1,
-            capsize=2.5,
-            capthick=1.1,
-            gid="errors",
-        )
+        style: dict[str, Any] = {
+            "fmt": "none",
+            "ecolor": palette.INK,
+            "elinewidth": 1.1,
+            "capsize": 2.5,
+        }
+        style |= {"capthick": 1.1, "gid": "errors"}
+        ax.errorbar(values[several], range(len(shown)), xerr=errors[several], **style)
     ax.axvline(0, color=palette.INK, lw=0.8)
     canvas.names(ax, names, most=34)
     ax.set_ylim(len(values) - 0.4, -0.6)
@@ -120,7 +118,7 @@ def _numbers(ax: Axes, values: Floats, reach: Floats) -> None:
     for i, (value, error) in enumerate(zip(values.tolist(), reach.tolist(), strict=True)):
         side, align = (1, "left") if value >= 0 else (-1, "right")
         end = value + side * (error + 0.02 * span)
-        canvas.text(ax, end, i, signed(value), va="center", ha=align, fontsize=canvas.TINY)
+        canvas.text(ax, end, i, signed(value), va="center", ha=align)
 
 
 def _no_players(ax: Axes) -> Axes:
@@ -185,18 +183,12 @@ def waterfall(
         palette.GREY if name == "not accounted for" else _colour(credit, sure=True)
         for name, credit in steps
     ]
+    ends = [base - floor, prediction - floor]
     ax.barh(range(1, last), credits, left=stops[:-1], color=colours, height=0.66)
-    ax.barh(
-        [0, last],
-        [base - floor, prediction - floor],
-        left=floor,
-        color=[palette.PALE, palette.GREY],
-        height=0.66,
-    )
+    ax.barh([0, last], ends, left=floor, color=[palette.PALE, palette.GREY], height=0.66)
     starts = np.arange(last) - 0.33
-    ax.vlines(
-        stops, starts, starts + 1.66, color=palette.GREY, lw=0.7, zorder=0, capstyle="projecting"
-    )
+    style: dict[str, Any] = {"lw": 0.7, "zorder": 0, "capstyle": "projecting"}
+    ax.vlines(stops, starts, starts + 1.66, palette.GREY, **style)
     right = high + 0.2 * (high - floor)
     ax.set_xlim(floor, right)
     canvas.names(ax, ["base", *(name for name, _ in steps), "prediction"], most=34)
@@ -207,6 +199,6 @@ def waterfall(
     ends = [base, *map(max, stops, stops[1:]), prediction]
     numbers = [decimal(base), *map(signed, credits), decimal(prediction)]
     for i, (end, number) in enumerate(zip(ends, numbers, strict=True)):
-        canvas.text(ax, end + pad, i, number, va="center", fontsize=canvas.TINY)
+        canvas.text(ax, end + pad, i, number, va="center")
     canvas.label(ax, scale_of(explanation))
     return ax

@@ -76,37 +76,28 @@ def axes(
         ax.grid(axis=grid, color="#ECEDF0", lw=0.8)  # type: ignore[arg-type]  # a Literal there
         ax.set_axisbelow(True)
     if title:
-        ax.set_title(
-            title,
-            loc="left",
-            fontsize=10,
-            fontweight="bold",
-            color=palette.INK,
-            pad=20 if below else 8,
-            parse_math=False,
-        )
+        style: dict[str, Any] = {
+            "loc": "left",
+            "fontsize": 10,
+            "fontweight": "bold",
+            "color": palette.INK,
+        }
+        ax.set_title(title, pad=20 if below else 8, parse_math=False, **style)
     if title and below:
-        note(
-            ax,
-            below,
-            (0, 1),
-            (0, 7),
-            xycoords="axes fraction",
-            fontsize=SMALL,
-            color=palette.GREY,
-            ha="left",
-            va="bottom",
-        )
+        style = {"xycoords": "axes fraction", "ha": "left", "va": "bottom"}
+        note(ax, below, (0, 1), (0, 7), fontsize=SMALL, color=palette.GREY, **style)
     return ax
 
 
 def text(ax: Axes, x: float, y: float, words: str, **style: Any) -> Any:
-    """Text from data, without mathtext: `$` and `_` are printed literally."""
-    return ax.text(x, y, words, **{"parse_math": False, "color": palette.INK, **style})
+    """Small text from data, without mathtext: `$` and `_` are printed literally."""
+    style = {"fontsize": TINY, "color": palette.INK, **style}
+    return ax.text(x, y, words, parse_math=False, **style)
 
 
 def note(ax: Axes, words: str, at: Any, offset: tuple[float, float], **style: Any) -> Any:
     """The same `offset` points away from a place."""
+    style = {"fontsize": TINY, "color": palette.INK, **style}
     written = ax.annotate(words, at, xytext=offset, textcoords="offset points", **style)
     written.set_parse_math(False)
     return written
@@ -132,8 +123,13 @@ def of_credit(explanation: Explanation) -> str:
 
 def legend(ax: Axes, **style: Any) -> None:
     """A legend without a frame and without mathtext."""
-    for entry in ax.legend(frameon=False, **style).get_texts():
+    for entry in ax.legend(frameon=False, **{"fontsize": TINY, **style}).get_texts():
         entry.set_parse_math(False)
+
+
+def shades(ax: Axes, values: Any, largest: float, **style: Any) -> Any:
+    """A matrix of credit as colours, from -largest to largest."""
+    return ax.imshow(values, cmap=DIVERGING, vmin=-largest, vmax=largest, **style)
 
 
 def matrix(
@@ -146,7 +142,7 @@ def matrix(
     **style: Any,
 ) -> None:
     """A matrix of colours with names along it, and a bar beside it that says what they mean."""
-    image = ax.imshow(values, cmap=DIVERGING, vmin=-largest, vmax=largest, **style)
+    image = shades(ax, values, largest, **style)
     names(ax, columns, "x", 18)
     names(ax, rows, "y", 22)
     ax.tick_params(length=0, labelsize=SMALL, labelcolor=palette.INK)

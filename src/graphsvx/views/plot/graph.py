@@ -285,16 +285,9 @@ def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
         below = {"linewidths": 0, "zorder": 2, "marker": marker}
         scatter(marked, wide, c=palette.INK, gid="explained", **below)
         scatter(marked, wide - 1.6, c="#FFFFFF", gid="gap", **below)
-        scatter(
-            same,
-            0.0,
-            c=[fills[i] for i in same],
-            edgecolors=[rings[i] for i in same],
-            linewidths=[widths[i] for i in same],
-            zorder=3,
-            gid="nodes",
-            marker=marker,
-        )
+        colours = {"c": [fills[i] for i in same], "edgecolors": [rings[i] for i in same]}
+        edges = [widths[i] for i in same]
+        scatter(same, 0.0, linewidths=edges, zorder=3, gid="nodes", marker=marker, **colours)
 
 
 def _write_labels(ax: Axes, drawing: PlacedDrawing, node_labels: bool) -> None:
@@ -345,19 +338,8 @@ def draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> N
     def mark(
         label: str, size: float, fill: str, edge: str, width: float, marker: str = "o"
     ) -> None:
-        handles.append(
-            Line2D(
-                [],
-                [],
-                linestyle="none",
-                label=label,
-                marker=marker,
-                markersize=size,
-                markerfacecolor=fill,
-                markeredgecolor=edge,
-                markeredgewidth=width,
-            )
-        )
+        style: dict[str, Any] = {"mfc": fill, "mec": edge, "mew": width}
+        handles.append(Line2D([], [], ls="none", label=label, marker=marker, ms=size, **style))
 
     dots, lines = drawing.drawing.dots, drawing.drawing.lines
     if any(dot.centre for dot in dots):
@@ -380,15 +362,10 @@ def draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> N
         count = sum(dot.count for dot in groups)
         mark(f"+{count} more nodes, together {total}", 7, _BUBBLE, palette.EDGE, 0.6)
     if handles:
-        canvas.legend(
-            ax,
-            handles=handles,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.01),
-            ncols=min(3, len(handles)),
-            fontsize=canvas.TINY,
-            handletextpad=0.7,
-            handlelength=1.5,
-            columnspacing=1.3,
-            borderaxespad=0.0,
-        )
+        style: dict[str, Any] = {
+            "loc": "upper center",
+            "bbox_to_anchor": (0.5, -0.01),
+            "borderaxespad": 0.0,
+        }
+        style |= {"handletextpad": 0.7, "handlelength": 1.5, "columnspacing": 1.3}
+        canvas.legend(ax, handles=handles, ncols=min(3, len(handles)), **style)

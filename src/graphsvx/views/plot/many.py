@@ -194,14 +194,7 @@ def heatmap(
     # Hatched where an explanation does not have the player, which differs from credit 0.
     ax.patch.set(facecolor="#FFFFFF", edgecolor=palette.PALE, hatch="//////", linewidth=0)
     scale = (float(np.nanmax(np.abs(credit))) if np.isfinite(credit).any() else 0.0) or 1.0
-    image = ax.imshow(
-        credit,
-        cmap=canvas.DIVERGING,
-        vmin=-scale,
-        vmax=scale,
-        aspect="auto",
-        interpolation="nearest",
-    )
+    image = canvas.shades(ax, credit, scale, aspect="auto", interpolation="nearest")
     canvas.names(ax, [name for _, _, name in keys])
     step = max(1, math.ceil(columns / 24))
     canvas.names(ax, words, "x", 14, step)
@@ -255,32 +248,16 @@ def share(
         right += np.maximum(sizes, 0)
         left += np.minimum(sizes, 0)
     predictions = [explanation.prediction for explanation in explanations]
-    ax.scatter(
-        predictions,
-        rows,
-        marker="|",
-        s=160,
-        linewidths=2,
-        color=palette.INK,
-        label="prediction",
-        zorder=4,
-    )
+    style: dict[str, Any] = {"marker": "|", "s": 160, "linewidths": 2, "color": palette.INK}
+    ax.scatter(predictions, rows, label="prediction", zorder=4, **style)
     ax.axvline(0, color=palette.INK, lw=0.8)
     canvas.names(ax, words)
     ax.set_ylim(len(parts) - 0.45, -0.55)
     canvas.label(ax, scale_of(explanations[0]))
     handles, _ = ax.get_legend_handles_labels()
-    canvas.legend(
-        ax,
-        handles=sorted(handles, key=lambda handle: handle.get_label() == "prediction"),
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=6,
-        fontsize=canvas.TINY,
-        handlelength=1.1,
-        columnspacing=1.2,
-        borderaxespad=0.2,
-    )
+    handles = sorted(handles, key=lambda handle: handle.get_label() == "prediction")
+    style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 6, "borderaxespad": 0.2}
+    canvas.legend(ax, handles=handles, handlelength=1.1, columnspacing=1.2, **style)
     return ax
 
 
@@ -380,16 +357,8 @@ def _label_curves(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> Non
             heights[i] -= push
             heights[i + 1] += push
     for height, (_, name, colour) in zip(heights, order, strict=True):
-        canvas.note(
-            ax,
-            canvas.short(name, 18),
-            (x, height),
-            (7, 0),
-            va="center",
-            fontsize=canvas.TINY,
-            color=colour,
-            annotation_clip=False,
-        )
+        style = {"va": "center", "color": colour, "annotation_clip": False}
+        canvas.note(ax, canvas.short(name, 18), (x, height), (7, 0), **style)
 
 
 @checks_arguments

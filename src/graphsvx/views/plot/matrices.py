@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -78,15 +78,9 @@ def network(
             curve(ax, places[i], places[j], float(pairs[i, j]), largest, bend=0.12)
     weight = np.abs(single[players])
     most = float(weight.max(initial=0.0)) or 1.0
-    ax.scatter(
-        places[:, 0],
-        places[:, 1],
-        s=60 + 260 * weight / most,
-        zorder=3,
-        c=[palette.of_credit(float(single[player]), most) for player in players],
-        edgecolors=palette.EDGE,
-        linewidths=0.7,
-    )
+    colours = [palette.of_credit(float(single[player]), most) for player in players]
+    style: dict[str, Any] = {"edgecolors": palette.EDGE, "linewidths": 0.7, "zorder": 3}
+    ax.scatter(places[:, 0], places[:, 1], s=60 + 260 * weight / most, c=colours, **style)
     for name, (x, y) in zip(names, places, strict=True):
         side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
         height = "center" if abs(x) >= 0.2 else "bottom" if y > 0 else "top"
@@ -102,20 +96,10 @@ def curve(
     """A curve between two players, coloured and wide by their interaction."""
     share = min(1.0, abs(value) / largest) if largest else 0.0
     strong = palette.FOR if value > 0 else palette.AGAINST
-    ax.add_patch(
-        FancyArrowPatch(
-            (float(a[0]), float(a[1])),
-            (float(b[0]), float(b[1])),
-            arrowstyle="-",
-            connectionstyle=f"arc3,rad={bend}",
-            lw=0.6 + 4.4 * share,
-            color=palette.mixed(palette.PALE, strong, 0.3 + 0.7 * share),
-            alpha=0.85,
-            zorder=2,
-            capstyle="round",
-            gid="interaction",
-        )
-    )
+    style: dict[str, Any] = {"arrowstyle": "-", "connectionstyle": f"arc3,rad={bend}"}
+    style |= {"lw": 0.6 + 4.4 * share, "alpha": 0.85, "zorder": 2, "capstyle": "round"}
+    colour = palette.mixed(palette.PALE, strong, 0.3 + 0.7 * share)
+    ax.add_patch(FancyArrowPatch(tuple(a), tuple(b), color=colour, gid="interaction", **style))
 
 
 def _heading(explanation: Explanation, record: Interactions, title: bool) -> dict[str, str]:
@@ -178,16 +162,9 @@ def cell_heatmap(
     canvas.matrix(ax, shown, largest, *names, label, aspect="auto", gid="cells")
     for i, j in zip(*np.nonzero(sure & (np.abs(values) >= 0.1 * largest)), strict=True):
         value = float(values[i, j])
-        canvas.text(
-            ax,
-            float(j),
-            float(i),
-            signed(value, 2 if largest >= 0.1 else 3),
-            ha="center",
-            va="center",
-            fontsize=canvas.TINY,
-            color=palette.ink_on(palette.of_credit(value, largest)),
-        )
+        words = signed(value, 2 if largest >= 0.1 else 3)
+        ink = palette.ink_on(palette.of_credit(value, largest))
+        canvas.text(ax, float(j), float(i), words, ha="center", va="center", color=ink)
     ax.set_facecolor("#FFFFFF")
     ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
