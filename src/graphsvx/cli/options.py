@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # --- names, checked before torch is imported -----------------------------------------------
 
 METHODS: dict[str, tuple[str, ...]] = {
-    "graphsvx": ("graphsvx.GraphSVX", "settings.FlatSettings"),
-    "graphsvx-paper": ("graphsvx.GraphSVX", "settings.FlatSettings"),
+    "graphsvx": ("graphsvx.GraphSVX", "graphsvx.FlatSettings"),
+    "graphsvx-paper": ("graphsvx.GraphSVX", "graphsvx.FlatSettings"),
     "gnnexplainer": ("learned.GNNExplainer",),
     "pgexplainer": ("learned.PGExplainer",),
     "graphlime": ("surrogates.GraphLIME",),
