@@ -25,7 +25,8 @@ from benchmarks.shares import Shares, shares
 from benchmarks.timing import take_turns
 from graphsvx import GraphSVX
 from graphsvx.core.players import Sides
-from graphsvx.engine import choose
+from graphsvx.engine.rows import Copies
+from graphsvx.errors import ModelError
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 
 
@@ -315,7 +316,7 @@ def unknown_layers(plan: Plan) -> Line:
     for node in world.eligible[: plan.slow_nodes].tolist():
 
         def run(batched: bool, node: int = node) -> Any:
-            change = mock.patch.object(choose._Neighbourhood, "copies", return_value=None)
+            change = mock.patch.object(Copies, "evaluate", side_effect=ModelError("left out"))
             with nullcontext() if batched else change:
                 return graphsvx.explain(model, world.graph, node=node, method=method)
 

@@ -25,9 +25,8 @@ from torch_geometric.utils import remove_self_loops
 import graphsvx
 from graphsvx import GraphSVX, masks, metrics
 from graphsvx.core.query import Query, build_query
-from graphsvx.engine.checks import node_perturbations
 from graphsvx.engine.choose import choose_evaluator
-from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.evaluator import Evaluator, node_perturbations
 from graphsvx.engine.reading import with_reading
 from graphsvx.engine.rows import batch_items
 from graphsvx.estimators import WLS, Lasso

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
+from torch_geometric.utils import remove_self_loops
 
 import graphsvx
 from graphsvx import GraphSVX
@@ -22,7 +23,9 @@ from tests.worlds import random_graph, random_model
 
 
 def wide_gcn() -> tuple[nn.Module, Any]:
-    return random_model("gcn", 2), random_graph(3, nodes=60, chance=0.08)
+    data = random_graph(3, nodes=60, chance=0.08)
+    data.edge_index = remove_self_loops(data.edge_index)[0]
+    return random_model("gcn", 2), data
 
 
 def far_sage() -> tuple[nn.Module, Any]:

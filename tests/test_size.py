@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 BOUNDS = {
     "graphsvx/cli": 1_990,
     "graphsvx/core": 5_000,
-    "graphsvx/engine": 7_150,
+    "graphsvx/engine": 6_950,
     "graphsvx/estimators": 4_640,
     "graphsvx/explorer": 3_060,
     "graphsvx/games": 1_180,

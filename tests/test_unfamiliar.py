@@ -20,8 +20,9 @@ from torch_geometric.nn import (
 from torch_geometric.utils import degree, to_undirected
 
 from graphsvx import GraphSVX, explain
-from graphsvx.engine import choose
-from graphsvx.engine.checks import SAME_ALONE
+from graphsvx.engine.evaluator import SAME_ALONE
+from graphsvx.engine.rows import Copies
+from graphsvx.errors import ModelError
 from graphsvx.testing.oracle import credit_of
 from tests.worlds import random_graph
 
@@ -137,6 +138,10 @@ def test_unknown_layers_are_batched_where_that_changes_nothing(name: str, how: s
     assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)
 
 
+def no_copies() -> None:
+    raise ModelError("made to fail")
+
+
 @pytest.mark.parametrize("wide", [3, 100])
 def test_copies_with_edges_and_features_as_players(wide: int) -> None:
     torch.manual_seed(0)
@@ -150,7 +155,7 @@ def test_copies_with_edges_and_features_as_players(wide: int) -> None:
     ):
         quick = explain(model, data, node=1, method=method)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(choose._Neighbourhood, "copies", lambda *_: None)
+            patch.setattr(Copies, "evaluate", lambda *_: no_copies())
             slow = explain(model, data, node=1, method=method)
         assert "copies of" in str(quick.certificate.fallback)
         assert "one call" in str(slow.certificate.fallback)

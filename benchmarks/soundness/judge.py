@@ -508,20 +508,18 @@ def _paths(world: World, e: Explanation, recorder: Recorder) -> dict[int, tuple[
     )
     if game is None:
         return {}
-    area, paths = game.setup.field, game.generator.paths
+    area, following = game.setup.field, game.generator.paths.following
     ids = area.ids.tolist()
     inside = set(ids[: area.size])
     ends = [(u, v) for u, v in world.data.edge_index.t().tolist() if {u, v} <= inside]
-    steps = distances(ends, e.centres)
+    steps, used = distances(ends, e.centres), set(ends)
     found = {}
     for local in range(len(e.centres), area.size):
-        node = ids[local]
-        inner = [ids[other] for other in paths.inner[local].indices.tolist()]
-        path = [node, *sorted(inner, key=lambda other: -steps.get(other, 0))]
-        used = paths.edges[local].indices.tolist()
-        used = {(ids[area.source[position]], ids[area.target[position]]) for position in used}
-        path += sorted(v for u, v in used if u == path[-1] and v in e.centres)[:1]
-        if not used:
+        node, at, path = ids[local], local, [ids[local]]
+        while following[at] >= 0:
+            at = int(following[at])
+            path.append(ids[at])
+        if len(path) == 1:
             if node in steps:
                 raise WrongError(f"node {node} has no path, but {steps[node]} steps to a centre")
             continue

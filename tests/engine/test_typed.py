@@ -12,7 +12,7 @@ from torch_geometric.nn import SAGEConv
 import graphsvx
 from graphsvx.core.query import build_query
 from graphsvx.engine.choose import choose_evaluator
-from graphsvx.engine.copies import CopiesByType
+from graphsvx.engine.rows import Rows
 from graphsvx.methods import GraphSVX
 from graphsvx.testing.oracle import algorithm_1, probability_of
 from tests.typed_worlds import WIDTHS, Stack, every_node, typed_graph
@@ -49,7 +49,7 @@ def sage(source: str, target: str, width: int | None) -> SAGEConv:
 
 
 @pytest.mark.parametrize(
-    ("network", "trim"), [(Stack, "outputs"), (Residual, "nothing"), (Shared, "inputs")]
+    ("network", "trim"), [(Stack, "outputs"), (Residual, None), (Shared, None)]
 )
 def test_rounds_compute_only_the_nodes_that_matter_where_the_model_allows(network, trim) -> None:
     torch.manual_seed(0)
@@ -58,9 +58,9 @@ def test_rounds_compute_only_the_nodes_that_matter_where_the_model_allows(networ
     query = build_query(model, data, node=("paper", 0), target=0)
     with torch.no_grad():
         evaluator = choose_evaluator(query, None, 0)
-    assert isinstance(evaluator, CopiesByType)
-    assert evaluator.batching.trim == trim
-    assert evaluator.batching.depth == 2
+    assert isinstance(evaluator, Rows)
+    assert evaluator.shortcuts.trim == trim
+    assert evaluator.shortcuts.rounds == 2
     explanation = graphsvx.explain(
         model, data, node=("paper", 0), target=0, method=GraphSVX(players="nodes")
     )

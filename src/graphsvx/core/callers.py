@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch_geometric.data import HeteroData
 
 from graphsvx.core.arrays import Ids, as_tensor
-from graphsvx.core.calling import embedding_method, must_take_a_graph
+from graphsvx.core.calling import CallPlan, embedding_method, must_take_a_graph
 from graphsvx.core.graph import Graph
-from graphsvx.core.modules import call_without_writing
 from graphsvx.core.types import FLAT, EdgeType
 from graphsvx.errors import InputError
 
@@ -62,9 +59,9 @@ def whole(graph: Graph) -> Inputs:
     return part_of(graph, np.arange(graph.num_nodes), np.arange(graph.num_edges))
 
 
-def sorted_by_kind(kinds: Ids, count: int, then_by: Any = None) -> tuple[Ids, Ids, Ids]:
+def sorted_by_kind(kinds: Ids, count: int) -> tuple[Ids, Ids, Ids]:
     """Rows sorted by kind, where each kind starts, and the position of each row in its kind."""
-    order = np.argsort(kinds, kind="stable") if then_by is None else np.lexsort((then_by, kinds))
+    order = np.argsort(kinds, kind="stable")
     starts = np.searchsorted(kinds[order], np.arange(count + 1))
     within = np.empty(len(order), dtype=np.int64)
     within[order] = np.arange(len(order)) - starts[kinds[order]]
@@ -72,19 +69,17 @@ def sorted_by_kind(kinds: Ids, count: int, then_by: Any = None) -> tuple[Ids, Id
 
 
 def edges_by_type(
-    graph: Graph, ends: Ids, edges: Ids, by_target: bool = False
+    graph: Graph, ends: Ids, edges: Ids
 ) -> tuple[dict[EdgeType, Tensor], dict[EdgeType, Tensor]]:
     """Edge indices by type, and the position of each edge among the user's of its type.
 
-    `ends` are rows within the node types. `by_target`: edges of a type are sorted by target.
+    `ends` are rows within the node types.
     """
     types, device = graph.types, graph.x.device
     if types.flat:
         key = (FLAT, "", FLAT)
         return {key: as_tensor(ends, device)}, {key: as_tensor(edges, device)}
-    order, starts, _ = sorted_by_kind(
-        types.edge_kinds(edges), len(types.edge_types), ends[1] if by_target else None
-    )
+    order, starts, _ = sorted_by_kind(types.edge_kinds(edges), len(types.edge_types))
     index, positions = {}, {}
     for at, name in enumerate(types.edge_types):
         mine = order[starts[at] : starts[at + 1]]
@@ -93,71 +88,9 @@ def edges_by_type(
     return index, positions
 
 
-@dataclass(frozen=True)
-class CallByType:
-    """How a model of (x_dict, edge_index_dict), or of (x, edge_index, edge_type), is called."""
-
-    arguments: tuple[str, ...]
-    """Arguments in the order in which they are passed."""
-    named: frozenset[str]
-    """Arguments that are passed by name."""
-    flat: bool = False
-    tables: Mapping[str, str] = field(default_factory=dict)
-    """Parameters with a row for each node of a type without features: parameter to node type."""
-    takes_ids: bool = False
-    """Whether it gets integers of the nodes without features, such as `node_id_dict`."""
-    method: Literal["forward", "encode"] = "forward"
-    """The method that is called."""
-    as_data: bool = False
-    """The model takes one `HeteroData`."""
-
-    def cut(self, model: Callable[..., Any], inputs: Inputs) -> dict[str, Tensor]:
-        """Parameters with a row for each node of a type, cut to the nodes that are there."""
-        if not isinstance(model, nn.Module):
-            return {}
-        tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        return {name: tensors[name][inputs.node_rows[at]] for name, at in self.tables.items()}
-
-    def __call__(
-        self, model: Callable[..., Any], graph: Graph, inputs: Inputs, cut: Mapping[str, Tensor]
-    ) -> Any:
-        """The model's output, a tensor or one for each node type; `cut` replaces parameters."""
-        gather = _flat_values if self.flat else _dictionaries
-        values = gather(graph, inputs, self.named)
-
-        def run(values: dict[str, Any]) -> Any:
-            if self.as_data:
-                values = {"data": _hetero_data(values, inputs.graphs)}
-            positional = tuple(values[name] for name in self.arguments)
-            named = {} if self.as_data else {name: values[name] for name in self.named}
-            if not cut or not isinstance(model, nn.Module):
-                return _called(model, self.method)(*positional, **named)
-            replaced = {f"model.{name}": table for name, table in cut.items()}
-            return functional_call(_Method(model, self.method), replaced, positional, named)
-
-        with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
-            return call_without_writing(model, run, values)
-
-
-class _Method(nn.Module):
-    """A method of a model as a module, for `functional_call`."""
-
-    def __init__(self, model: nn.Module, method: str) -> None:
-        super().__init__()
-        self.model, self.method = model, method
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return _called(self.model, self.method)(*args, **kwargs)
-
-
-def _called(model: Callable[..., Any], method: str) -> Callable[..., Any]:
-    call: Callable[..., Any] = model if method == "forward" else getattr(model, method)
-    return call
-
-
 def plan_by_type(
     model: Callable[..., Any], graph: Graph, *, whole_graphs: bool, links: bool, relation: bool
-) -> CallByType:
+) -> CallPlan:
     """Read from the model's signature which parts of the graph it takes."""
     must_take_a_graph(model.forward if isinstance(model, nn.Module) else model)
     flat = graph.types.flat
@@ -184,15 +117,14 @@ def plan_by_type(
                 f"{sorted(available)}"
             )
     # What it reads of its data is not known before it is called.
-    named = frozenset(available if as_data else available.intersection(rest))
-    return CallByType(
-        ("data",) if as_data else positional,
-        named,
-        flat,
-        _tables(model, graph),
-        _takes_ids(graph, named),
-        method,
+    named = available if as_data else available.intersection(rest)
+    return CallPlan(
+        () if as_data else positional,
+        tuple((name, name) for name in sorted(named)),
         as_data,
+        method,
+        tables=_tables(model, graph),
+        takes_ids=_takes_ids(graph, named),
     )
 
 
@@ -212,7 +144,7 @@ def _available(graph: Graph, whole_graphs: bool, links: bool, relation: bool) ->
     return names
 
 
-def _takes_ids(graph: Graph, takes: frozenset[str]) -> bool:
+def _takes_ids(graph: Graph, takes: set[str]) -> bool:
     return any(
         not value.is_floating_point()
         for name, by_type in graph.types.node_values.items()
@@ -240,6 +172,12 @@ def _tables(model: Any, graph: Graph) -> dict[str, str]:
     return tables
 
 
+def values_by_type(graph: Graph, inputs: Inputs, plan: CallPlan) -> dict[str, Any]:
+    """What a model may be given, by name."""
+    gather = _flat_values if graph.types.flat else _dictionaries
+    return gather(graph, inputs, plan.attributes)
+
+
 def _dictionaries(graph: Graph, inputs: Inputs, names: frozenset[str]) -> dict[str, Any]:
     values: dict[str, Any] = {
         "x_dict": dict(inputs.x),
@@ -260,23 +198,8 @@ def _dictionaries(graph: Graph, inputs: Inputs, names: frozenset[str]) -> dict[s
         values["batch_dict"] = dict(inputs.batch)
     if inputs.pairs is not None:
         values["edge_label_index"] = inputs.pairs
+    values["num_graphs"] = inputs.graphs
     return values
-
-
-def _hetero_data(values: Mapping[str, Any], graphs: int) -> HeteroData:
-    """Dictionaries by type as the data object that a model takes.
-
-    Models that return `batch_size` rows of a node type return all.
-    """
-    data = HeteroData()
-    data.num_graphs = data.batch_size = graphs
-    for kind, count in values["num_nodes_dict"].items():
-        data[kind].batch_size = count
-    for name, by_type in values.items():
-        for kind, value in by_type.items() if isinstance(by_type, Mapping) else ():
-            if name != "num_nodes_dict" or kind not in values["x_dict"]:
-                data[kind][name.removesuffix("_dict")] = value
-    return data
 
 
 def _flat_values(graph: Graph, inputs: Inputs, names: frozenset[str]) -> dict[str, Any]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FunctionType, MethodType
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch.func import functional_call
+from torch_geometric.data import Batch, Data, HeteroData
 
 from graphsvx.core.graph import ADJACENCIES, EDGE_SET, DataForm, attribute_names
 from graphsvx.errors import InputError
@@ -49,26 +50,39 @@ class CallPlan:
     form: DataForm = _PLAIN
     without_sigmoid: bool = False
     """decode() has an argument `sigmoid`, which is switched off: scores are logits."""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Parameters with a row for each node of a type without features: parameter to node type."""
+    takes_ids: bool = False
+    """The model gets integers of the nodes without features, such as `node_id_dict`."""
 
     @property
     def attributes(self) -> frozenset[str]:
         """All attributes that the model is given."""
         return frozenset((*self.positional, *(attribute for _, attribute in self.named)))
 
-    def __call__(self, model: Callable[..., Any], inputs: Mapping[str, Any]) -> Any:
+    def __call__(
+        self,
+        model: Callable[..., Any],
+        inputs: Mapping[str, Any],
+        parameters: Mapping[str, Tensor] | None = None,
+    ) -> Any:
         """The model's output for a graph given by its attributes; those that are None are not
-        passed by keyword."""
+        passed by keyword. `parameters` replace those of a module."""
         values = inputs if self.form == _PLAIN else self._in_form(inputs)
         if self.attributes & _COUNTS:
             values = {**values, **self._counts(values)}
-        if self.as_data:
-            return model(self._data(values))
         by_name = {
             parameter: values[attribute]
             for parameter, attribute in self.named
             if values.get(attribute) is not None
         }
         by_position = [values[attribute] for attribute in self.positional]
+        if self.as_data:
+            by_position, by_name = [self._data(values)], {}
+        if parameters and isinstance(model, nn.Module):
+            replaced = {f"model.{name}": value for name, value in parameters.items()}
+            method = _Method(model, self.through)
+            return functional_call(method, replaced, tuple(by_position), by_name)
         if self.through == "forward":
             return model(*by_position, **by_name)
         encoded = model.encode(*by_position, **by_name)  # type: ignore[attr-defined]  # it has one
@@ -77,8 +91,17 @@ class CallPlan:
         options = {"sigmoid": False} if self.without_sigmoid else {}
         return model.decode(encoded, values[_PAIRS], **options)  # type: ignore[attr-defined]  # it has one
 
-    def _data(self, values: Mapping[str, Any]) -> Data:
+    def cut(self, model: Callable[..., Any], node_rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Parameters with a row for each node of a type, cut to the nodes that are there."""
+        if not isinstance(model, nn.Module):
+            return {}
+        tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        return {name: tensors[name][node_rows[kind]] for name, kind in self.tables.items()}
+
+    def _data(self, values: Mapping[str, Any]) -> Data | HeteroData:
         """All attributes as one `Data`; as a `Batch`, which knows its graphs, if there is batch."""
+        if "x_dict" in values:
+            return _hetero_data(values)
         fields = {name: values[name] for name in self.attributes if values.get(name) is not None}
         if "x" not in fields:
             fields["num_nodes"] = values["num_nodes"]
@@ -125,6 +148,35 @@ class CallPlan:
 
 USUAL = CallPlan()
 """(x, edge_index)."""
+
+
+class _Method(nn.Module):
+    """A method of a model as a module, for `functional_call`."""
+
+    def __init__(self, model: nn.Module, method: str) -> None:
+        super().__init__()
+        self.model, self.method = model, method
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self.method == "encode":
+            return self.model.encode(*args, **kwargs)  # type: ignore[operator]  # a method
+        return self.model(*args, **kwargs)
+
+
+def _hetero_data(values: Mapping[str, Any]) -> HeteroData:
+    """Dictionaries by type as the data object that a model takes.
+
+    Models that return `batch_size` rows of a node type return all.
+    """
+    data = HeteroData()
+    data.num_graphs = data.batch_size = values["num_graphs"]
+    for kind, count in values["num_nodes_dict"].items():
+        data[kind].batch_size = count
+    for name, by_type in values.items():
+        for kind, value in by_type.items() if isinstance(by_type, Mapping) else ():
+            if name != "num_nodes_dict" or kind not in values["x_dict"]:
+                data[kind][name.removesuffix("_dict")] = value
+    return data
 
 
 def _adjacency(values: Mapping[str, Any], count: int, layout: torch.layout) -> Tensor:

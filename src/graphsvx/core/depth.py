@@ -68,7 +68,7 @@ def _depth_by_type(model: Model, graph: Graph, layers: list[MessagePassing]) -> 
     counted, which is never too few.
     """
     for small, rows_of_tables in ((True, False), (True, True), (False, False)):
-        if rows_of_tables and not model.tables:
+        if rows_of_tables and not model.plan.tables:
             continue
         try:
             return _chain(model, graph, layers, small, rows_of_tables)

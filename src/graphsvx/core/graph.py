@@ -159,6 +159,11 @@ class Graph:
             name: attribute.at(nodes, edges, graphs) for name, attribute in self.attributes.items()
         }
 
+    def edge_rows(self, edges: Tensor | slice) -> tuple[Tensor | None, Tensor | None]:
+        """Weights and attributes of some edges; None where the graph has none."""
+        weight, attr = self.edge_weight, self.edge_attr
+        return None if weight is None else weight[edges], None if attr is None else attr[edges]
+
     @property
     def feature_columns(self) -> tuple[tuple[int, ...], ...] | None:
         """Columns of each feature of a time series [nodes, steps, features]; None: no series."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graphsvx.core.callers import CallByType, Inputs
+from graphsvx.core.callers import Inputs, values_by_type
 from graphsvx.core.calling import USUAL, CallPlan, plan_call, signature_of
 from graphsvx.core.graph import Graph
 from graphsvx.core.modules import call_without_writing, modules
@@ -54,8 +54,6 @@ class Model:
     output_is_given: bool = True
     """False: the meaning of the outputs is inferred by `graphsvx.engine.reading`."""
     scale_is_given: bool = True
-    by_type: CallByType | None = None
-    """How it is called with the parts of a graph by type (`run`); None: as `plan` says."""
 
     def __call__(
         self,
@@ -127,11 +125,15 @@ class Model:
         `rows_of_tables`: parameters with a row for each node of a type are cut to the rows of the
         nodes that are there.
         """
-        if self.by_type is None:
-            raise RuntimeError("the model is called as its plan says")
+
+        def call(values: dict[str, Any]) -> Any:
+            with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
+                return self.plan(self.call, values, cut)
+
         try:
-            cut = self.by_type.cut(self.call, inputs) if rows_of_tables else {}
-            out = self.by_type(self.call, graph, inputs, cut)
+            cut = self.plan.cut(self.call, inputs.node_rows) if rows_of_tables else {}
+            values = values_by_type(graph, inputs, self.plan)
+            out = call_without_writing(self.call, call, values)
             return out if self.pick is None else self.pick(out)
         except (KeyboardInterrupt, MemoryError):
             raise
@@ -203,16 +205,6 @@ class Model:
             is not None,
         }
         return next((f"; {hint}" for hint, applies in hints.items() if applies), "")
-
-    @property
-    def tables(self) -> Mapping[str, str]:
-        """Parameters with a row for each node of a type without features: parameter to type."""
-        return {} if self.by_type is None else self.by_type.tables
-
-    @property
-    def takes_ids(self) -> bool:
-        """Whether it gets integers of the nodes without features, such as `node_id_dict`."""
-        return self.by_type is not None and self.by_type.takes_ids
 
     @property
     def takes(self) -> frozenset[str]:
@@ -430,7 +422,6 @@ def check_model(
     whole_graphs: bool = False,
     links: bool = False,
     plan: CallPlan | None = None,
-    by_type: CallByType | None = None,
 ) -> Model:
     """Validate the model and the description of its outputs.
 
@@ -438,16 +429,11 @@ def check_model(
     """
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
-    if by_type is not None:
-        takes = tuple((name, name) for name in sorted(by_type.named))
-        plan = CallPlan((), takes, through=by_type.method)
-    elif plan is None:
+    if plan is None:
         plan = plan_call(
             model, graph, arguments=None, whole_graphs=whole_graphs, links=links, decoder=False
         )
-    return Model(
-        model, plan, whole_graphs=whole_graphs, by_type=by_type, **_read_outputs(output, scale)
-    )
+    return Model(model, plan, whole_graphs=whole_graphs, **_read_outputs(output, scale))
 
 
 def _read_outputs(output: Output | Pick | None, scale: Scale | None) -> dict[str, Any]:

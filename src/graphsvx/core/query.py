@@ -152,12 +152,10 @@ def build_query(
         names = replace(names, features=None, nodes=None)
     links = kind == "edge" and decoder is None
     if has_types:
-        by_type = plan_by_type(
+        plan = plan_by_type(
             model, about, whole_graphs=graph, links=links, relation=relation is not None
         )
-        called = models.check_model(
-            model, about, output, scale, whole_graphs=graph, by_type=by_type
-        )
+        called = models.check_model(model, about, output, scale, whole_graphs=graph, plan=plan)
     else:
         called, about = _planned(
             model, about, data, arguments, graph, links, decoder, output, scale

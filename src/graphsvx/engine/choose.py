@@ -5,65 +5,56 @@ models with a larger receptive field than counted, models that mix the nodes of 
 statistics, pooling, virtual nodes) and models that are random. Each evaluator is therefore checked
 twice: before the first batch against plain calls on a wider part of the graph, and after the games
 by evaluating some coalitions again (`graphsvx.methods.playing`). On a mismatch the next slower
-evaluator is used, and the certificate records it.
+evaluator is used, and the certificate records it. What a model has passed on a graph is kept: later
+questions compare the output of the unperturbed graph, and replay less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.nn import HeteroConv
 
 from graphsvx.core import arrays
 from graphsvx.core import field as fields
-from graphsvx.core import graph as graphs
+from graphsvx.core.callers import whole
 from graphsvx.core.depth import message_passing_depth
 from graphsvx.core.edge_index import is_undirected
 from graphsvx.core.field import Field
-from graphsvx.core.model import Model, call_on
+from graphsvx.core.model import Model, call_on, rows_of
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
-from graphsvx.engine.calls import Batching
-from graphsvx.engine.checks import (
+from graphsvx.engine.evaluator import (
     ONE_BY_ONE,
     SAME_AGAIN,
     SAME_ALONE,
     SAME_WIDER,
-    equals_plain_calls,
-    field_is_undirected,
-    gives_plain_outputs,
-    probe_perturbations,
-    require_deterministic,
-    unperturbed,
-)
-from graphsvx.engine.copies import Copies, CopiesByType, batchings
-from graphsvx.engine.evaluator import (
     Checks,
     Evaluator,
     Plain,
+    Probes,
+    equals_plain_calls,
+    field_is_undirected,
     full_reference,
     plain_calls,
+    probe_perturbations,
+    require_deterministic,
     undirected_reference,
-    wider_reference,
+    unperturbed,
 )
 from graphsvx.engine.kernels import ModelLayers
-from graphsvx.engine.profile import (
-    ModelProfile,
-    fits_one_call,
-    invalidate,
-    profile_for,
-    sample_neighbourhood,
-)
-from graphsvx.engine.rows import Rows, Shortcuts
+from graphsvx.engine.profile import ModelProfile, fits_one_call, invalidate, profile_for
+from graphsvx.engine.rows import Copies, Rows, Shortcuts
 from graphsvx.engine.states import States, TooManyStatesError
+from graphsvx.engine.trim import ROUNDS, Trim
 from graphsvx.engine.trust import (
     distrust_structure,
-    has_known_structure,
+    is_known_to_read_degrees,
     needs_small_batches,
     plain_up_to,
     reads_degrees,
@@ -75,20 +66,24 @@ from graphsvx.errors import ModelError
 from graphsvx.utils.given_up import collected, give_up, note
 
 Result = TypeVar("Result")
+Evaluators = Generator[Evaluator, ModelError | None, None]
+"""Evaluators that pass their checks; each is followed by why it failed all the same, which is sent
+(None: its outputs were others)."""
 
 CHECKS = (SAME_WIDER, SAME_ALONE, SAME_AGAIN)
+_TYPED_CHECKS = ("same output on the whole graph", SAME_ALONE, SAME_AGAIN)
 _COPIED = (
     "features were copied for each perturbed graph: storing equal rows once changed the output"
 )
-_UNKNOWN_LAYERS = "the model has layers that are not known to pass messages along the edges only"
+_ALL_REACHING = "all nodes that can reach the explained one were evaluated: {} hops are not enough"
+_NEIGHBOURHOOD = (
+    "{} the neighbourhood: the model has layers that are not known to pass messages along the "
+    "edges only"
+)
 _BATCHES_FAILED = "a way of evaluating coalitions in batches was not taken"
 _REPLAYS_LOOK_UPS = 16
 # Bytes of a batch of a model whose tensors grow faster than the batch: about 512 nodes and edges.
 _SMALL_BATCH = 1 << 17
-
-Candidate = Callable[[ModelError | None], Evaluator | None]
-"""Makes an evaluator, given why the one before it failed (None: its outputs were others); None if
-it does not pass its checks."""
 
 
 def run_verified(
@@ -102,41 +97,38 @@ def run_verified(
 
     `hops` is believed where the model's depth cannot be counted (it is not a PyG model).
     """
-    failure: ModelError | None = None
-    last: ModelError | None = None
-
-    def attempt(evaluator: Evaluator) -> tuple[Result] | None:
-        nonlocal failure, last
+    first: ModelError | None = None
+    evaluators = candidates(query, hops, seed)
+    evaluator = next(evaluators, None)
+    while evaluator is not None:
+        failure: ModelError | None = None
         try:
-            result, last = run(evaluator), None
+            result = run(evaluator)
         except ModelError as error:
             # Raised by the model or by a shortcut: the next, slower evaluator shows which.
-            failure = last = error
+            first = failure = error
             give_up("a faster way of evaluating coalitions was not taken", error)
-            return None
-        return (result,) if holds(evaluator, result) else None
+        else:
+            if holds(evaluator, result):
+                return result
+        evaluator = _following(evaluators, failure)
+    raise first or ModelError("the model gives another output each time it is called")
 
-    cached = cached_evaluator(query)
-    if cached is not None:
-        if (outcome := attempt(cached)) is not None:
-            return outcome[0]
-        _reject_cached(query, cached)
-    for make in candidates(query, hops, seed):
-        candidate = make(last)
-        if candidate is not None and (outcome := attempt(candidate)) is not None:
-            return outcome[0]
-    raise failure or ModelError("the model gives another output each time it is called")
+
+def _following(evaluators: Evaluators, failure: ModelError | None) -> Evaluator | None:
+    try:
+        return evaluators.send(failure)
+    except StopIteration:
+        return None
 
 
 def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
     """The fastest evaluator that passes the checks before the first batch, for `evaluate`."""
-    cached = cached_evaluator(query)
-    if cached is not None:
-        if _gives_expected_output(query, cached):
-            return cached
-        invalidate(query.model)
-    evaluators = (make(None) for make in candidates(query, hops, seed))
-    return next(evaluator for evaluator in evaluators if evaluator is not None)
+    return next(
+        evaluator
+        for evaluator in candidates(query, hops, seed)
+        if evaluator.checks.expected_output is None or _gives_expected_output(query, evaluator)
+    )
 
 
 def evaluate(evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
@@ -157,398 +149,23 @@ def evaluate(evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
     return evaluator.plain(field).evaluate(field, perturbations)
 
 
-# The ways in which a query can be evaluated, fastest first.
-
-
-def candidates(query: Query, hops: int | None, seed: int) -> list[Candidate]:
-    """Ways to evaluate a query; the last makes one plain call per coalition."""
+def candidates(query: Query, hops: int | None, seed: int) -> Evaluators:
+    """Ways to evaluate a query, fastest first; the last makes one plain call per coalition."""
     if query.removes_rows:
-        return [lambda _: plain_evaluator(query)]
-    profile = profile_for(query.model, query.graph)
-    if query.graph.has_types:
-        profile.explained += 1
-        return _ByType(query, hops, seed, profile).candidates()
-    if _depth_changed(query, profile):  # the cached profile is that of the model before it changed
+        yield plain_evaluator(query)
+        return
+    profile, by_type = profile_for(query.model, query.graph), query.graph.has_types
+    before = cached_evaluator(query, hops, profile)
+    if before is not None:
+        yield before
+        distrust = not by_type and not _has_changed(query, profile)
         invalidate(query.model)
-        profile = profile_for(query.model, query.graph)
-    replays = required_replays(query, profile)
-    if profile.structure is not None and profile.structure.failed:
-        note([profile.structure.reason])
-    if profile.structure is not None and profile.structure.combines_nodes:
-        return [lambda _: plain_evaluator(query)]
-    if needs_small_batches(query, profile):
-        query = replace(query, memory=min(query.memory, _SMALL_BATCH))
-    shortcuts = _with_shortcuts(query, hops, seed, replays, profile)
-    return [
-        *(partial(_with_trust, query, profile, make) for make in shortcuts),
-        lambda _: plain_evaluator(query),
-    ]
-
-
-def _with_trust(
-    query: Query, profile: ModelProfile, make: Candidate, failure: ModelError | None
-) -> Evaluator | None:
-    """An evaluator that says whether it is proved, and which games are plain calls if not."""
-    evaluator = make(failure)
-    if evaluator is None:
-        return None
-    # Read now: a check that failed leaves the structure unknown.
-    proved = profile.structure is not None and profile.structure.known
-    few = 0 if proved else plain_up_to(query.graph, profile)
-    return replace(evaluator, checks=replace(evaluator.checks, proved=proved, plain_up_to=few))
-
-
-def _with_shortcuts(
-    query: Query, hops: int | None, seed: int, replays: int, profile: ModelProfile
-) -> list[Candidate]:
-    if query.kind == "graph":
-        batches = _WholeGraph(query, seed, replays, profile)
-        return [batches.by_states, batches.in_batches, batches.with_copied_rows]
-    depth = profile.depth
-    has_known_layers = profile.structure is not None and profile.structure.known
-    in_edges_only = depth is None or has_known_layers or reads_in_edges_only(query.model)
-    makers: list[Candidate] = []
-    if in_edges_only:
-        depth = hops if depth is None else depth
-        makers += _rows_on_field(query, depth, seed, replays)
-    if depth is not None:
-        around = _Neighbourhood(query, depth, seed, replays)
-        trimmed, whole_copies = (partial(around.copies, rounds) for rounds in (depth, None))
-        makers += [trimmed, whole_copies, around.one_at_a_time]
-    return makers
-
-
-def _rows_on_field(query: Query, depth: int | None, seed: int, replays: int) -> list[Candidate]:
-    """On the receptive field: with all shortcuts, with copied feature rows, all nodes upstream."""
-    all_reaching = (
-        f"all nodes that can reach the explained one were evaluated: {depth} hops are not enough"
-    )
-    options: list[tuple[Shortcuts, str | None]] = [
-        (Shortcuts(None), None),
-        (Shortcuts(None, shared_rows=False), _COPIED),
-    ]
-    if depth is not None:
-        options = [
-            *((shortcuts, None) for shortcuts in shortcut_candidates(query.model, depth)),
-            (Shortcuts(depth + 1, shared_rows=False), _COPIED),
-            (Shortcuts(None), all_reaching),
-        ]
-
-    def rows(
-        is_first: bool, shortcuts: Shortcuts, reason: str | None, _: ModelError | None
-    ) -> Evaluator | None:
-        # Of a known structure the shortcuts before would hold.
-        required = replays if reason is None else distrust_structure(query)
-        deep = None if shortcuts.reach is None else depth
-        field = fields.in_neighbourhood(query.graph, query.centres, deep)
-        checks = Checks(CHECKS, reason, replays=required)
-        known_structure = has_known_structure(query, profile_for(query.model, query.graph))
-        evaluator = _rows(query, field, deep, shortcuts, checks, known_structure)
-        rng = np.random.default_rng(seed)
-        alone = plain_calls(query, field, rng)
-        if _batch_equals_single_calls(evaluator, alone, rng):
-            return _with_states(evaluator)
-        if is_first:
-            require_deterministic(alone)
-        return None
-
-    return [
-        partial(rows, not attempt, shortcuts, reason)
-        for attempt, (shortcuts, reason) in enumerate(options)
-    ]
-
-
-def shortcut_candidates(model: Model, depth: int) -> list[Shortcuts]:
-    """Combinations of shortcuts, fastest first."""
-    if not reads_degrees(model):
-        return [Shortcuts(depth, depth, products=True), Shortcuts(depth, depth)]
-    return [
-        Shortcuts(depth + 1, depth, degrees_only=True, products=True),
-        Shortcuts(depth + 1, depth, degrees_only=True),
-        Shortcuts(depth + 1, depth),
-    ]
-
-
-def _rows(
-    query: Query,
-    field: Field,
-    depth: int | None,
-    shortcuts: Shortcuts,
-    checks: Checks,
-    structure_known: bool,
-    layers: ModelLayers | None = None,
-) -> Rows:
-    return Rows(
-        query,
-        field,
-        depth,
-        shortcuts.reach,
-        not shortcuts.keep_all_nodes,
-        checks,
-        shortcuts=shortcuts,
-        layers=layers or ModelLayers.of(query.model.submodules),
-        structure_known=structure_known,
-    )
-
-
-def _batch_equals_single_calls(rows: Rows, alone: Plain, rng: np.random.Generator) -> bool:
-    """Whether a batch with these shortcuts gives the outputs of single calls."""
-    probes = probe_perturbations(rows.query, rows.field, rng)
-    outputs = alone.evaluate(rows.field, probes)
-    # With the shortcuts of a large batch, however small this one is.
-    return gives_plain_outputs(replace(rows, lazy_from=0), alone, probes, outputs, _BATCHES_FAILED)
-
-
-def _with_states(rows: Rows) -> Evaluator:
-    """Look-ups of the states of nodes around the explained ones where graphs are many.
-
-    Not where the structure of the model is unknown, or it takes more than features and edges.
-    """
-    query, rounds = rows.query, rows.shortcuts.rounds
-    if not rows.structure_known or rounds is None:
-        return rows
-    if query.model.scores_pairs or query.graph.attributes:
-        return rows
-    return _states(rows, rounds)
-
-
-def _states(rows: Rows, rounds: int) -> States:
-    return States(
-        rows.query,
-        rows.field,
-        rows.depth,
-        rows.reach,
-        rows.local,
-        rows.checks,
-        rows=rows,
-        rounds=rounds,
-        reads_degrees=reads_degrees(rows.query.model),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Neighbourhood:
-    """Evaluators on the undirected neighbourhood.
-
-    Correct for every model with `depth` rounds of message passing. Copies are batched, and each
-    round trimmed, where that gives the outputs of single calls; otherwise there is one call per
-    coalition.
-    """
-
-    query: Query
-    depth: int
-    seed: int
-    replays: int
-
-    @cached_property
-    def _alone(self) -> Plain:
-        graph, centres = self.query.graph, self.query.centres
-        field = fields.undirected_neighbourhood(graph, centres, self.depth)
-        reference = undirected_reference(graph, field, field)
-        reason = f"the neighbourhood: {_UNKNOWN_LAYERS}"
-        checks = Checks(
-            (SAME_WIDER, SAME_AGAIN), f"one call a coalition on {reason}", replays=self.replays
-        )
-        return Plain(self.query, field, self.depth, checks=checks, reference=reference)
-
-    @cached_property
-    def _probes(self) -> Perturbations:
-        return probe_perturbations(self.query, self._alone.field, np.random.default_rng(self.seed))
-
-    @cached_property
-    def _outputs(self) -> Tensor | None:
-        """Outputs of the probes; None: those on wider parts of the graph are others."""
-        graph, alone, field = self.query.graph, self._alone, self._alone.field
-        profile = profile_for(self.query.model, graph)
-        wider = fields.undirected_neighbourhood(graph, self.query.centres, self.depth + 1)
-        references = [undirected_reference(graph, field, wider), full_reference(graph, field)]
-        try:
-            outputs = alone.evaluate(field, self._probes)
-            others = [
-                replace(alone, reference=reference).evaluate(field, self._probes)
-                for reference in ([] if profile.neighbourhood_suffices else references)
-            ]
-        except ModelError as error:
-            # It takes the whole graph only (a table with a row for each node).
-            give_up("the neighbourhood was not evaluated by itself", error)
-            return None
-        require_deterministic(alone)
-        if not all(
-            equals_plain_calls(alone, field, self._probes, outputs, other) for other in others
-        ):
-            return None
-        profile.neighbourhood_suffices = True  # later questions are compared by their replays
-        return outputs
-
-    def copies(self, rounds: int | None, _: ModelError | None) -> Evaluator | None:
-        """Copies of the neighbourhood in batches, trimmed to what each round needs or whole."""
-        alone, outputs = self._alone, self._outputs
-        if outputs is None or alone.reference is None:
-            return None
-        copies = Copies(
-            self.query, alone.field, self.depth, reference=alone.reference, rounds=rounds
-        )
-        reason = f"{copies.describe()}: {_UNKNOWN_LAYERS}"
-        copies = replace(copies, checks=Checks(CHECKS, reason, replays=self.replays))
-        sentence = "copies of the neighbourhood were not evaluated together"
-        return (
-            copies if gives_plain_outputs(copies, alone, self._probes, outputs, sentence) else None
-        )
-
-    def one_at_a_time(self, _: ModelError | None) -> Evaluator | None:
-        """One call a coalition on the neighbourhood."""
-        return None if self._outputs is None else self._alone
-
-
-@dataclass(frozen=True, eq=False)
-class _WholeGraph:
-    """Evaluators of graph-level queries: look-ups, batches of whole graphs."""
-
-    query: Query
-    seed: int
-    replays: int
-    profile: ModelProfile
-
-    def _checked(self, shortcuts: Shortcuts, checks: Checks) -> Rows | None:
-        field = fields.whole_graph(self.query.graph)
-        rows = _rows(self.query, field, None, shortcuts, checks, structure_known=False)
-        alone = Plain(self.query, field)
-        passed = _batch_equals_single_calls(rows, alone, np.random.default_rng(self.seed))
-        return rows if passed else None
-
-    @cached_property
-    def _batches(self) -> Rows | None:
-        checks = Checks((SAME_ALONE, SAME_AGAIN), replays=self.replays)
-        return self._checked(Shortcuts(None, keep_all_nodes=True), checks)
-
-    @cached_property
-    def _no_look_ups(self) -> str | None:
-        """Why look-ups are not tried."""
-        structure = self.profile.structure
-        if structure is None or not structure.known:
-            return "the model's structure is unknown" if structure is None else structure.reason
-        if self.profile.depth is None:
-            return "it is not known how far the model passes messages"
-        if self.query.graph.attributes:
-            return "the model takes further attributes of nodes or edges"
-        return None
-
-    def by_states(self, _: ModelError | None) -> Evaluator | None:
-        """Look-ups, of models of known structure."""
-        rows, rounds = self._batches, self.profile.depth
-        if rows is None or rounds is None or self._no_look_ups is not None:
-            return None
-        replays = max(self.replays, _REPLAYS_LOOK_UPS)
-        return _states(replace(rows, checks=replace(rows.checks, replays=replays)), rounds)
-
-    def in_batches(self, failure: ModelError | None) -> Evaluator | None:
-        """Batches of whole graphs."""
-        rows = self._batches
-        if rows is None:
-            return None
-        too_many = isinstance(failure, TooManyStatesError)
-        reason = str(failure) if too_many else "they differ from the model's own outputs"
-        without = self._no_look_ups or reason
-        sentence = f"each perturbed graph was evaluated as a whole: {without}"
-        return replace(rows, checks=replace(rows.checks, fallback=sentence))
-
-    def with_copied_rows(self, _: ModelError | None) -> Evaluator | None:
-        """Batches of whole graphs that share no rows."""
-        replays = distrust_structure(self.query)
-        checks = Checks((SAME_ALONE, SAME_AGAIN), _COPIED, replays=replays)
-        return self._checked(Shortcuts(None, shared_rows=False, keep_all_nodes=True), checks)
-
-
-@dataclass(frozen=True, eq=False)
-class _ByType:
-    """Evaluators of models that take nodes and edges by type: batches of copies.
-
-    What passed for a model and a graph before is taken first, and compared with the output of the
-    unperturbed graph and with fewer plain calls.
-    """
-
-    query: Query
-    hops: int | None
-    seed: int
-    profile: ModelProfile
-
-    def candidates(self) -> list[Candidate]:
-        """Copies with the shortcuts that passed before, with each that there are, plain calls."""
-        shortcuts = batchings(self.query.model, self._copies.depth)
-        checked = [partial(self.checked, not at, batching) for at, batching in enumerate(shortcuts)]
-        return [self.as_before, *checked, self.plain]
-
-    @cached_property
-    def _copies(self) -> CopiesByType:
-        query, graph, profile = self.query, self.query.graph, self.profile
-        replays = replays_by_type(graph)
-        checks = Checks(
-            ("same output on the whole graph", SAME_ALONE, SAME_AGAIN),
-            replays=replays,
-            replays_vary=replays_by_type(graph, 2) < replays,
-            plain_up_to=plain_up_to(graph, profile),
-        )
-        depth = reach = self.hops if profile.depth is None else profile.depth
-        if query.kind == "graph":
-            return CopiesByType(query, fields.whole_graph(graph), checks=checks)
-        if depth is not None and reads_degrees(query.model):
-            reach = depth + 1
-        field = fields.in_neighbourhood(graph, query.centres, depth)
-        return CopiesByType(query, field, depth, reach, local=True, checks=checks)
-
-    @cached_property
-    def _plainly(self) -> Plain:
-        return self._copies.plain(self._copies.field)
-
-    @cached_property
-    def _probes(self) -> Perturbations:
-        return probe_perturbations(self.query, self._copies.field, np.random.default_rng(self.seed))
-
-    @cached_property
-    def _outputs(self) -> Tensor:
-        return self._plainly.evaluate(self._copies.field, self._probes)
-
-    def _rejected(self) -> None:
-        """Forget what passed, which the games have shown to differ."""
-        if self.query.kind in (self.profile.shortcuts or {}):
-            self.profile.shortcuts = None
-
-    def as_before(self, _: ModelError | None) -> Evaluator | None:
-        """Copies with the shortcuts that passed before."""
-        batching = (self.profile.shortcuts or {}).get(self.query.kind)
-        if batching is None:
-            return None
-        note(self.profile.given_up)
-        field = self._copies.field
-        checks = replace(
-            self._copies.checks,
-            expected_output=self._plainly.evaluate(field, unperturbed(self.query, field))[0],
-            replays=replays_by_type(self.query.graph, self.profile.explained),
-        )
-        return replace(self._copies, batching=batching, checks=checks)
-
-    def checked(self, is_first: bool, batching: Batching, _: ModelError | None) -> Evaluator | None:
-        """Copies with these shortcuts."""
-        self._rejected()
-        evaluator, field, outputs = self._copies, self._copies.field, self._outputs
-        evaluator = replace(evaluator, batching=batching)
-        try:
-            batch = evaluator.evaluate(field, self._probes)
-        except ModelError as error:
-            # Single calls succeed, so the model does not support such a batch.
-            self.profile.given_up.append(give_up(_BATCHES_FAILED, error))
-            return None
-        if equals_plain_calls(self._plainly, field, self._probes, outputs, batch):
-            self.profile.shortcuts = {**(self.profile.shortcuts or {}), self.query.kind: batching}
-            return evaluator
-        if is_first:
-            require_deterministic(self._plainly)
-        return None
-
-    def plain(self, _: ModelError | None) -> Evaluator:
-        """One call a coalition on the whole graph."""
-        self._rejected()
-        return plain_evaluator(self.query)
+        if distrust:
+            distrust_structure(query)
+    elif not by_type and _depth_changed(query, profile):
+        invalidate(query.model)  # the profile is that of the model before it changed
+    yield from _Checked.of(query, hops, seed).evaluators()
+    yield plain_evaluator(query)
 
 
 def plain_evaluator(query: Query) -> Plain:
@@ -565,9 +182,270 @@ def plain_evaluator(query: Query) -> Plain:
         reason = "one call a coalition on the whole graph: switched-off nodes are removed"
     checks = Checks((SAME_AGAIN,), reason, proved=True)
     seconds = profile_for(query.model, query.graph).seconds_of_call
-    evaluator = Plain(query, field, checks=checks, seconds=seconds)
+    evaluator = Plain(query, field, checks=checks, seconds_of_call=seconds)
     require_deterministic(evaluator)
     return evaluator
+
+
+def shortcut_candidates(model: Model, depth: int | None, by_type: bool) -> list[Shortcuts]:
+    """Combinations of shortcuts, fastest first."""
+    if not by_type:
+        if depth is None:
+            return [Shortcuts(None)]
+        outer = Shortcuts(depth + 1, depth)
+        return [replace(outer, reach=depth + reads_degrees(model), products=True), outer]
+    cuts = [False]
+    if model.plan.tables:
+        # A model that gets ids of nodes looks its tables up by them.
+        cuts = [False, True] if model.plan.takes_ids else [True, False]
+    # Layers that read degrees need the edges of nodes that no longer matter.
+    if depth is None or is_known_to_read_degrees(model):
+        reach = None if depth is None else depth + 1
+        return [Shortcuts(reach, cut_tables=cut) for cut in cuts]
+    trims: list[Trim | None] = [None]
+    if any(isinstance(part, ROUNDS) for part in model.submodules):
+        hetero = any(isinstance(part, HeteroConv) for part in model.submodules)
+        trims = ["outputs" if hetero else "inputs", None]
+    return [Shortcuts(depth, depth, trim=trim, cut_tables=cut) for trim in trims for cut in cuts]
+
+
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    """Evaluators of a query that give the outputs of plain calls on some perturbed graphs."""
+
+    query: Query
+    hops: int | None
+    seed: int
+    profile: ModelProfile
+    replays: int
+    """Number of coalitions of each game that must be evaluated again by plain calls."""
+
+    @staticmethod
+    def of(query: Query, hops: int | None, seed: int) -> _Checked:
+        """For the full checks of a query."""
+        profile = profile_for(query.model, query.graph)
+        if query.graph.has_types:
+            profile.explained += 1
+            return _Checked(query, hops, seed, profile, replays_by_type(query.graph))
+        replays = required_replays(query, profile)
+        if profile.structure is not None and profile.structure.failed:
+            note([profile.structure.reason])
+        if needs_small_batches(query, profile):
+            query = replace(query, memory=min(query.memory, _SMALL_BATCH))
+        return _Checked(query, hops, seed, profile, replays)
+
+    @property
+    def depth(self) -> int | None:
+        """Rounds of message passing; `hops` where they cannot be counted, None for whole graphs."""
+        if self.query.kind == "graph":
+            return None
+        return self.hops if self.profile.depth is None else self.profile.depth
+
+    @property
+    def known(self) -> bool:
+        """Whether the structure of the model is known."""
+        return self.profile.structure is not None and self.profile.structure.known
+
+    @property
+    def keeps(self) -> bool:
+        """Whether shortcuts that pass are taken by later questions of this kind too."""
+        one_row = self.query.kind == "graph" or self.query.model.scores_pairs
+        return self.query.graph.has_types or (self.known and not one_row)
+
+    def evaluators(self) -> Evaluators:
+        """Those with shortcuts, fastest first."""
+        query, structure, depth = self.query, self.profile.structure, self.profile.depth
+        if structure is not None and structure.combines_nodes:
+            return
+        if query.kind == "graph" and not query.graph.has_types:
+            yield from self._on_whole_graphs()
+            return
+        follows_edges = query.graph.has_types or depth is None or self.known
+        if follows_edges or reads_in_edges_only(query.model):
+            yield from self._on_field()
+        if depth is not None and not query.graph.has_types:
+            yield from self._on_neighbourhood(depth)
+
+    def field(self, depth: int | None) -> Field:
+        """The receptive field of so many rounds of message passing; for whole graphs all nodes."""
+        if self.query.kind == "graph":
+            return fields.whole_graph(self.query.graph)
+        return fields.in_neighbourhood(self.query.graph, self.query.centres, depth)
+
+    def rows(
+        self, field: Field, shortcuts: Shortcuts, replays: int, reason: str | None = None
+    ) -> Rows:
+        """Batches with these shortcuts; `reason`: why no faster ones are taken."""
+        query, profile, pools = self.query, self.profile, self.query.kind == "graph"
+        passed = CHECKS[1:] if pools else CHECKS
+        profile.layers = profile.layers or ModelLayers.of(query.model.submodules)
+        return Rows(
+            query,
+            field,
+            None if shortcuts.reach is None else self.depth,
+            shortcuts.reach,
+            not pools,
+            self._checks(_TYPED_CHECKS if query.graph.has_types else passed, replays, reason),
+            has_kernels=self.known and not pools and profile.layers.all_fast,
+            has_slopes=shortcuts.products,
+            shortcuts=shortcuts,
+            layers=profile.layers,
+        )
+
+    def kind(self, field: Field) -> tuple[str, int | None, bool]:
+        """Queries of the same kind take the same shortcuts; loops leave some of them untried."""
+        return self.query.kind, self.depth, field.has_loops
+
+    def expecting(self, rows: Rows) -> Rows:
+        """The same, with the model's own output to compare that of the full coalition with."""
+        expected = _output_at_centres(self.query, rows.field, self.profile)
+        outputs = None if self.query.graph.has_types else self.profile.full_output
+        return replace(rows, checks=replace(rows.checks, expected_output=expected, outputs=outputs))
+
+    def with_states(self, rows: Rows) -> Evaluator:
+        """Look-ups of the states of nodes around the explained ones where graphs are many.
+
+        Not where the structure is unknown, or the model takes more than features and edges.
+        """
+        rounds, query = rows.shortcuts.rounds, self.query
+        if not self.known or rounds is None or query.model.scores_pairs or query.graph.attributes:
+            return rows
+        return _states(rows, rounds)
+
+    def _checks(self, passed: tuple[str, ...], replays: int, reason: str | None) -> Checks:
+        """Read now whether the structure is known: a check that failed leaves it unknown."""
+        graph = self.query.graph
+        return Checks(
+            passed,
+            reason,
+            proved=self.known,
+            replays=replays,
+            replays_vary=graph.has_types and replays_by_type(graph, 2) < replays_by_type(graph),
+            plain_up_to=0 if self.known else plain_up_to(graph, self.profile),
+        )
+
+    def _passes(
+        self, probes: Probes, evaluator: Evaluator, given_up: str = _BATCHES_FAILED
+    ) -> bool:
+        with collected() as sentences:
+            passes = probes.pass_by(evaluator, given_up)
+        note(sentences)
+        self.profile.given_up += [s for s in sentences if s not in self.profile.given_up]
+        return passes
+
+    def _on_field(self) -> Evaluators:
+        """On the receptive field: with all shortcuts, with copied feature rows, all upstream."""
+        query, by_type, depth = self.query, self.query.graph.has_types, self.depth
+        fastest = shortcut_candidates(query.model, depth, by_type)
+        copied = Shortcuts(None if depth is None else depth + 1, shared_rows=False)
+        options: list[tuple[Shortcuts, str | None]] = [(shortcuts, None) for shortcuts in fastest]
+        if by_type:
+            cuts = dict.fromkeys(shortcuts.cut_tables for shortcuts in fastest)
+            options += [(replace(copied, cut_tables=cut), None) for cut in cuts]
+        else:
+            options.append((copied, _COPIED))
+        if depth is not None and not by_type:
+            options.append((replace(copied, reach=None), _ALL_REACHING.format(depth)))
+        probes: Probes | None = None
+        for attempt, (shortcuts, reason) in enumerate(options):
+            # Of a known structure the shortcuts before would hold.
+            replays = self.replays if reason is None else distrust_structure(query)
+            if probes is None or not by_type:
+                field = self.field(None if shortcuts.reach is None else depth)
+                probes = Probes.of(query, field, self.seed)
+            rows = self.rows(probes.alone.field, shortcuts, replays, reason)
+            if self._passes(probes, replace(rows, lazy_from=0)):  # as a large batch is evaluated
+                if self.keeps and reason is None:
+                    rows = self.expecting(rows)
+                    if rows.field.hops.max(initial=0) == (depth or 0):  # all rounds were tried
+                        before = self.profile.shortcuts or {}
+                        self.profile.shortcuts = {**before, self.kind(rows.field): shortcuts}
+                yield self.with_states(rows)
+            elif not attempt:
+                require_deterministic(probes.alone)
+
+    def _on_whole_graphs(self) -> Evaluators:
+        """Look-ups, and batches of whole graphs."""
+        probes = Probes.of(self.query, self.field(None), self.seed)
+        rows = self.rows(probes.alone.field, Shortcuts(None), self.replays)
+        if self._passes(probes, replace(rows, lazy_from=0)):
+            without, rounds = self._no_look_ups, self.profile.depth
+            if without is None and rounds is not None:
+                replays = max(self.replays, _REPLAYS_LOOK_UPS)
+                failure = yield _states(
+                    replace(rows, checks=replace(rows.checks, replays=replays)), rounds
+                )
+                too_many = isinstance(failure, TooManyStatesError)
+                without = str(failure) if too_many else "they differ from the model's own outputs"
+            sentence = f"each perturbed graph was evaluated as a whole: {without}"
+            yield replace(rows, checks=replace(rows.checks, fallback=sentence))
+        replays = distrust_structure(self.query)
+        rows = self.rows(rows.field, Shortcuts(None, shared_rows=False), replays, _COPIED)
+        if self._passes(probes, rows):
+            yield rows
+
+    @property
+    def _no_look_ups(self) -> str | None:
+        """Why look-ups are not tried."""
+        structure = self.profile.structure
+        if structure is None or not structure.known:
+            return "the model's structure is unknown" if structure is None else structure.reason
+        if self.profile.depth is None:
+            return "it is not known how far the model passes messages"
+        if self.query.graph.attributes:
+            return "the model takes further attributes of nodes or edges"
+        return None
+
+    def _on_neighbourhood(self, depth: int) -> Evaluators:
+        """On the undirected neighbourhood: copies in batches, or one call a coalition.
+
+        Right for every model with so many rounds of message passing.
+        """
+        query, graph = self.query, self.query.graph
+        field = fields.undirected_neighbourhood(graph, query.centres, depth)
+        reference = undirected_reference(graph, field, field)
+        alone = Plain(query, field, depth, reference=reference)
+        probes = probe_perturbations(query, field, np.random.default_rng(self.seed))
+        wider = fields.undirected_neighbourhood(graph, query.centres, depth + 1)
+        references = [undirected_reference(graph, field, wider), full_reference(graph, field)]
+        try:
+            outputs = alone.evaluate(field, probes)
+            others = [
+                replace(alone, reference=reference).evaluate(field, probes)
+                for reference in ([] if self.profile.neighbourhood_suffices else references)
+            ]
+        except ModelError as error:
+            # It takes the whole graph only (a table with a row for each node).
+            give_up("the neighbourhood was not evaluated by itself", error)
+            return
+        require_deterministic(alone)
+        if not all(equals_plain_calls(alone, field, probes, outputs, other) for other in others):
+            return
+        self.profile.neighbourhood_suffices = True  # later questions are compared by their replays
+        copies = Copies(query, field, depth, reference=reference)
+        in_batches = _NEIGHBOURHOOD.format("copies of")
+        copies = replace(copies, checks=self._checks(CHECKS, self.replays, in_batches))
+        failed = "copies of the neighbourhood were not evaluated together"
+        if self._passes(Probes(alone, probes, outputs), copies, failed):
+            yield copies
+        one_call = _NEIGHBOURHOOD.format("one call a coalition on")
+        yield replace(alone, checks=self._checks((SAME_WIDER, SAME_AGAIN), self.replays, one_call))
+
+
+def _states(rows: Rows, rounds: int) -> States:
+    return States(
+        rows.query,
+        rows.field,
+        rows.depth,
+        rows.reach,
+        rows.local,
+        rows.checks,
+        has_kernels=rows.has_kernels,
+        has_slopes=rows.has_slopes,
+        rows=rows,
+        rounds=rounds,
+        reads_degrees=reads_degrees(rows.query.model),
+    )
 
 
 def _depth_changed(query: Query, profile: ModelProfile) -> bool:
@@ -580,83 +458,50 @@ def _depth_changed(query: Query, profile: ModelProfile) -> bool:
 # Evaluators built from checks that a model has passed on a graph before.
 
 
-def cached_evaluator(query: Query) -> Evaluator | None:
-    """Evaluator built from cached checks; None if there is none for this model and graph.
+def cached_evaluator(query: Query, hops: int | None, profile: ModelProfile) -> Evaluator | None:
+    """An evaluator with the shortcuts that passed before; None: there are none for this query.
 
-    For models of known structure that have shown, on samples of this graph, that a batch with all
-    shortcuts gives what single calls give. That and the prediction on the whole graph are found
-    out once. None: look more carefully.
+    The output of the unperturbed graph is compared with the model's own, found out once for all
+    nodes. Directed graphs, of models of known structure, get the full checks.
     """
-    if query.graph.has_types or query.removes_rows:
+    checked, by_type = _Checked(query, hops, 0, profile, 0), query.graph.has_types
+    if not checked.keeps or not profile.shortcuts:
         return None
-    if query.kind == "graph" or query.model.scores_pairs:
-        return None
-    profile = profile_for(query.model, query.graph)
-    depth = profile.depth
-    if depth is None or not has_known_structure(query, profile):
-        return None
-    if not profile.checked:
-        with collected() as profile.given_up:
-            _check_model(query, profile, depth)
-    note(profile.given_up)
-    shortcuts = profile.shortcuts
+    field = checked.field(checked.depth)
+    shortcuts = profile.shortcuts.get(checked.kind(field))
     if shortcuts is None:
         return None
-    field = fields.in_neighbourhood(query.graph, query.centres, depth)
-    if not profile.is_undirected and not field_is_undirected(field):
-        return None  # directed graphs get the full checks
-    if profile.full_output is not None:
-        expected = profile.full_output.index_select(
-            0, arrays.as_tensor(query.centres, query.graph.x.device)
-        )
-    else:
-        reference = wider_reference(query.graph, field, np.random.default_rng(0))
-        alone = Plain(query, field, reference=reference)
-        expected = alone.evaluate(field, unperturbed(query, field))[0]
-    profile.layers = profile.layers or ModelLayers.of(query.model.submodules)
-    checks = Checks(
-        CHECKS,
-        proved=True,
-        replays=required_replays(query, profile),
-        expected_output=expected,
-        outputs=profile.full_output,
+    if not by_type and not (profile.is_undirected or field_is_undirected(field)):
+        return None
+    note(profile.given_up)
+    profile.explained += by_type
+    replays = (
+        replays_by_type(query.graph, profile.explained)
+        if by_type
+        else required_replays(query, profile)
     )
-    rows = _rows(
-        query, field, depth, shortcuts, checks, structure_known=True, layers=profile.layers
-    )
-    return _with_states(rows)
+    return checked.with_states(checked.expecting(checked.rows(field, shortcuts, replays)))
 
 
-def _check_model(query: Query, profile: ModelProfile, depth: int) -> None:
-    """Compare batches with single calls on samples of the graph; cache the full-graph output."""
-    graph, model = query.graph, query.model
-    profile.checked = True
-    try:
-        for shortcuts in shortcut_candidates(model, depth):
-            if all(_shortcuts_hold(query, shortcuts, depth, seed) for seed in range(2)):
-                if fits_one_call(graph):
-                    profile.full_output = call_on(model, graph)
-                    source, target = graph.edge_index.cpu().numpy()
-                    profile.is_undirected = is_undirected(source, target, graph.num_nodes)
-                profile.shortcuts = shortcuts
-                return
-        distrust_structure(query)
-    except ModelError:
-        return  # the model fails on samples, or at all: the full checks show which
+def _output_at_centres(query: Query, field: Field, profile: ModelProfile) -> Tensor:
+    """What the model gives for the unperturbed graph, [centres, outputs].
 
-
-def _shortcuts_hold(query: Query, shortcuts: Shortcuts, depth: int, seed: int) -> bool:
-    rng = np.random.default_rng(seed)
-    few = replace(
-        query,
-        graph=graphs.subgraph(query.graph, sample_neighbourhood(query.graph, rng)),
-        kind="node",
-        centres=np.zeros(1, dtype=np.int64),
-        memory=1 << 29,
-    )
-    field = fields.in_neighbourhood(few.graph, few.centres, depth)
-    rows = _rows(few, field, depth, shortcuts, Checks(), structure_known=True)
-    return _batch_equals_single_calls(rows, Plain(few, field), rng)
+    Of graphs that fit into one call it is looked up in the outputs of all nodes.
+    """
+    graph, model, by_type = query.graph, query.model, query.graph.has_types
+    of_nodes = query.kind in ("node", "nodes") or (query.kind == "edge" and not by_type)
+    if not of_nodes or model.scores_pairs or not fits_one_call(graph):
+        alone = plain_calls(query, field, np.random.default_rng(0))
+        return alone.evaluate(field, unperturbed(query, field))[0]
+    ids = arrays.as_tensor(graph.types.local(query.centres), graph.x.device)
+    if profile.full_output is None:
+        profile.full_output = model.run(graph, whole(graph)) if by_type else call_on(model, graph)
+        source, target = graph.edge_index.cpu().numpy()
+        profile.is_undirected = is_undirected(source, target, graph.num_nodes)
+    if not by_type:
+        return profile.full_output[ids]
+    name = graph.types.node_types[int(graph.types.kinds(query.centres)[0])]
+    return rows_of(profile.full_output, name, graph.types.count(name))[ids]
 
 
 def _gives_expected_output(query: Query, evaluator: Evaluator) -> bool:
@@ -669,21 +514,11 @@ def _gives_expected_output(query: Query, evaluator: Evaluator) -> bool:
     return evaluator.checks.matches(out[0])
 
 
-def _reject_cached(query: Query, cached: Evaluator) -> None:
-    """Drop what is cached of a model; its structure is doubted unless it has changed."""
-    changed = _has_changed(query, cached)
-    invalidate(query.model)
-    if not changed:
-        distrust_structure(query)
-
-
-def _has_changed(query: Query, cached: Evaluator) -> bool:
-    """Whether the model's own outputs, the same in two calls, are not the cached ones."""
-    outputs = cached.checks.outputs
-    if outputs is None:
+def _has_changed(query: Query, profile: ModelProfile) -> bool:
+    """Whether the model's own outputs are not the cached ones."""
+    if profile.full_output is None:
         return False
     try:
-        first, second = (call_on(query.model, query.graph) for _ in range(2))
+        return not torch.equal(call_on(query.model, query.graph), profile.full_output)
     except ModelError:
         return False
-    return torch.equal(first, second) and not torch.equal(first, outputs)

@@ -3,9 +3,11 @@
 Each evaluator is one of four final classes, by how it calls the model:
 
 - `Plain`: one call a perturbed graph, which defines what all others must give;
-- `Copies` (`engine.copies`): batches of disjoint copies of a neighbourhood;
+- `Copies` (`engine.rows`): batches of disjoint copies of a neighbourhood;
 - `Rows` (`engine.rows`): batches that share equal rows, with kernels for known layers;
 - `States` (`engine.states`): look-ups of the states of nodes, with `Rows` for few graphs.
+
+Run-time checks compare the others with `Plain`.
 """
 
 from __future__ import annotations
@@ -13,15 +15,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsvx.core.arrays import Ids, as_tensor, setdiff_sorted
-from graphsvx.core.edge_index import Index
+from graphsvx.core.arrays import Bools, Ids, as_tensor, setdiff_sorted
+from graphsvx.core.edge_index import Index, is_undirected
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph, out_edges
 from graphsvx.core.model import call_on
@@ -30,8 +33,10 @@ from graphsvx.core.query import Query
 from graphsvx.engine.calls import RowsByType, call_by_type
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.profile import profile_for
-from graphsvx.engine.rounding import allclose, nudged
+from graphsvx.engine.rounding import allclose, nudged, tolerances
 from graphsvx.engine.state_graph import StateGraphs
+from graphsvx.errors import ModelError, see
+from graphsvx.utils.given_up import give_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +89,12 @@ class Evaluator(ABC):
     local: bool = False
     """Nodes that cannot reach a centre have no influence. False: any node may (pooling)."""
     checks: Checks = Checks()
+    seconds_of_call: float | None = None
+    """What a call costs, where it has been counted."""
+    has_kernels: bool = False
+    """Whether all layers have kernels, so that the field tells what a call costs."""
+    has_slopes: bool = False
+    """Whether derivatives can be computed."""
 
     batched: ClassVar[bool] = True
     """Whether many perturbed graphs are evaluated in one call."""
@@ -96,10 +107,6 @@ class Evaluator(ABC):
 
         `hops`: `hop_counts` of the perturbed graphs, if they are known.
         """
-
-    @abstractmethod
-    def describe(self) -> str:
-        """How the model is called, in a few words."""
 
     def hop_counts(self, field: Field, perturbations: Perturbations) -> HopCounts:
         """Hops from each node to a centre in each perturbed graph; UNREACHABLE: no influence."""
@@ -120,23 +127,8 @@ class Evaluator(ABC):
         """
         return None
 
-    @property
-    def has_slopes(self) -> bool:
-        """Whether derivatives can be computed."""
-        return False
-
     def states(self, field: Field) -> StateGraphs | None:  # noqa: ARG002  (there are none)
         """States of nodes by which perturbed graphs are looked up; None: they are not."""
-        return None
-
-    @property
-    def has_kernels(self) -> bool:
-        """Whether all layers have kernels, so that the field tells what a call costs."""
-        return False
-
-    @property
-    def seconds_of_call(self) -> float | None:
-        """What a call costs, where it has been counted."""
         return None
 
     def plain(self, field: Field, rng: np.random.Generator | None = None) -> Plain:
@@ -154,25 +146,15 @@ class Evaluator(ABC):
         return replace(self.plain(self.field), checks=checks)
 
 
+@final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plain(Evaluator):
     """Eq. 1-2 to the letter: one model call a perturbed graph."""
 
     reference: ReferenceGraph | None = None
     """The part of the graph that is evaluated; None: all of it."""
-    seconds: float | None = None
 
     batched: ClassVar[bool] = False
-
-    def describe(self) -> str:
-        """How the model is called, in a few words."""
-        part = "whole graph" if self.reference is None else "neighbourhood"
-        return f"one call a coalition on the {part}"
-
-    @property
-    def seconds_of_call(self) -> float | None:
-        """What a call costs, where it has been counted."""
-        return self.seconds
 
     def evaluate(
         self,
@@ -183,11 +165,13 @@ class Plain(Evaluator):
         """Raw outputs [graphs, centres, outputs], by one call after the other."""
         perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
         reference = self.reference or full_reference(self.query.graph, field)
-        outputs = [
-            self._single(field, reference, perturbations.take(slice(k, k + 1)))
-            for k in range(len(perturbations))
-        ]
-        return torch.cat(outputs) if self.query.graph.has_types else torch.stack(outputs)
+        single = self._single_by_type if self.query.graph.has_types else self._single
+        return torch.stack(
+            [
+                single(field, reference, perturbations.take(slice(k, k + 1)))
+                for k in range(len(perturbations))
+            ]
+        )
 
     def nudged(self, rng: np.random.Generator) -> Plain:
         """The same with every feature of the graph changed by its last bit."""
@@ -197,29 +181,30 @@ class Plain(Evaluator):
         features = {name: nudged(x, rng) for name, x in graph.types.features.items()}
         return replace(self, query=replace(self.query, graph=graph.with_features(features)))
 
+    def _single_by_type(
+        self, field: Field, reference: ReferenceGraph, perturbation: Perturbations
+    ) -> Tensor:
+        graph = self.query.graph
+        keeps = reference.active_edges(field, perturbation)[0]
+        table_row = np.zeros(graph.num_nodes, dtype=np.int64)
+        table_row[reference.position] = perturbation.feature_rows()[0]
+        rows = RowsByType(
+            graph,
+            np.arange(graph.num_nodes),
+            reference.ends[:, keeps],
+            reference.edges[keeps],
+            perturbation.feature_table,
+            table_row,
+            field.size,
+        )
+        return call_by_type(self.query, rows, reference.position[None, : field.centres])[0]
+
     def _single(
         self, field: Field, reference: ReferenceGraph, perturbation: Perturbations
     ) -> Tensor:
         model, graph = self.query.model, self.query.graph
         graph_level, device = self.query.kind == "graph", graph.x.device
-        on = np.ones(len(reference.x), dtype=bool)
-        on[reference.position] = perturbation.active[0]
-        ends = reference.edge_index.cpu().numpy()
-        keeps = on[ends[0]] & on[ends[1]]
-        changes = ((perturbation.added_edges, True), (perturbation.removed_edges, False))
-        for change, value in changes:
-            if change is not None:
-                keeps[np.isin(reference.edges, field.edges[change[0]])] = value
-        if graph.has_types:
-            rows = RowsByType.of_one(
-                graph,
-                reference.nodes,
-                ends[:, keeps],
-                reference.edges[keeps],
-                reference.position,
-                perturbation,
-            )
-            return call_by_type(self.query, rows, reference.position[None, : field.centres])
+        keeps = reference.active_edges(field, perturbation)[0]
         x = reference.x
         if perturbation.feature_row is not None:
             x = x.clone()
@@ -230,6 +215,7 @@ class Plain(Evaluator):
         edge_index = reference.edge_index[:, as_tensor(np.flatnonzero(keeps), device)]
         centres = as_tensor(reference.position[: field.centres], device)
         if perturbation.removes_rows:  # on the whole graph, so that positions are ids
+            on = reference.active_nodes(perturbation)[0]
             if not on.any():
                 return model.without_nodes(call_on(model, graph))
             left, number = np.flatnonzero(on), as_tensor(np.cumsum(on) - 1, device)
@@ -238,8 +224,7 @@ class Plain(Evaluator):
         out = model(
             x,
             edge_index,
-            None if graph.edge_weight is None else graph.edge_weight[edge_ids],
-            None if graph.edge_attr is None else graph.edge_attr[edge_ids],
+            *graph.edge_rows(edge_ids),
             torch.zeros(len(x), dtype=torch.long, device=device) if graph_level else None,
             centres[:, None] if model.scores_pairs else None,
             reference.attributes(graph, edge_ids),
@@ -270,6 +255,31 @@ class ReferenceGraph:
     """Positions of the field's nodes (without the boundary) in this graph."""
     nodes: Ids | None = None
     """Node ids in the user's graph; None: all of them."""
+
+    @cached_property
+    def ends(self) -> Ids:
+        """`edge_index` as numbers."""
+        ends: Ids = self.edge_index.cpu().numpy()
+        return ends
+
+    def active_nodes(self, perturbations: Perturbations) -> Bools:
+        """Nodes that are on in each perturbed graph, [graphs, nodes]; those outside always are."""
+        on = np.ones((len(perturbations), len(self.x)), dtype=bool)
+        on[:, self.position] = perturbations.active
+        return on
+
+    def active_edges(self, field: Field, perturbations: Perturbations) -> Bools:
+        """Edges of each perturbed graph, [graphs, edges]."""
+        on = self.active_nodes(perturbations)
+        keeps: Bools = on[:, self.ends[0]] & on[:, self.ends[1]]
+        if perturbations.changes_edges:
+            order = np.argsort(self.edges)
+            place = order[np.searchsorted(self.edges, field.edges, sorter=order)]
+            if perturbations.added_edges is not None:
+                keeps[:, place] |= perturbations.added_edges
+            if perturbations.removed_edges is not None:
+                keeps[:, place] &= ~perturbations.removed_edges
+        return keeps
 
     def attributes(self, graph: Graph, edges: Tensor, rows: Ids | None = None) -> dict[str, Any]:
         """Further attributes of (some rows of) its nodes, and of some edges."""
@@ -360,22 +370,122 @@ def undirected_reference(graph: Graph, field: Field, wider: Field) -> ReferenceG
     inside = wider.ids[: wider.size]
     touching = np.concatenate([graph.index.edges_into(inside), out_edges(graph).edges_into(inside)])
     edges = setdiff_sorted(touching, touching[:0])
-    return _reference_from_edges(graph, field, edges, inside)
-
-
-def _reference_from_edges(
-    graph: Graph, field: Field, edges: NDArray[np.int64], inside: Ids
-) -> ReferenceGraph:
-    sources = graph.edge_index[0].cpu().numpy()[edges]
-    targets = graph.edge_index[1].cpu().numpy()[edges]
-    nodes = np.concatenate([inside, sources, targets])
-    ids = setdiff_sorted(nodes, nodes[:0])
-    local = np.stack([np.searchsorted(ids, sources), np.searchsorted(ids, targets)])
-    device = graph.x.device
+    ends = graph.edge_index.cpu().numpy()[:, edges]
+    nodes = np.concatenate([inside, *ends])
+    ids, device = setdiff_sorted(nodes, nodes[:0]), graph.x.device
     return ReferenceGraph(
         graph.x.index_select(0, as_tensor(ids, device)),
-        as_tensor(local, device),
+        as_tensor(np.searchsorted(ids, ends), device),
         edges,
         np.searchsorted(ids, field.ids[: field.size]),
         ids,
     )
+
+
+# Run-time checks: whether a shortcut gives the outputs of plain calls of the model.
+
+# What was compared, and a fallback, in the words of the certificate.
+SAME_WIDER = "same output on a wider part of the graph"
+SAME_ALONE = "same output in a batch as alone"
+SAME_AGAIN = "same output when called again"
+ONE_BY_ONE = (
+    "one call a coalition on the whole graph: graphs in one batch change each other's output"
+)
+
+
+def probe_perturbations(query: Query, field: Field, rng: np.random.Generator) -> Perturbations:
+    """The full graph and random coalitions, on which evaluators are compared."""
+    # More coalitions for directed graphs, where more shortcuts can fail.
+    on = np.ones((2 if field_is_undirected(field) else 5, field.size), dtype=bool)
+    for row, tenths in zip(on[1:], (3, 5, 2, 6), strict=False):
+        others = rng.permutation(np.arange(field.centres, field.size))
+        row[others[: -(-len(others) * tenths // 10)]] = False
+    return node_perturbations(query, field, on)
+
+
+def unperturbed(query: Query, field: Field) -> Perturbations:
+    """The full graph."""
+    return node_perturbations(query, field, np.ones((1, field.size), dtype=bool))
+
+
+def node_perturbations(query: Query, field: Field, on: Bools) -> Perturbations:
+    """Perturbations with the active nodes `on`, features unchanged."""
+    ids = as_tensor(field.ids[: field.size], query.graph.x.device)
+    table = query.graph.x.index_select(0, ids)
+    return Perturbations(on, None, table)
+
+
+def field_is_undirected(field: Field) -> bool:
+    """Whether each edge within the field has its reverse."""
+    inner = field.inner_edges
+    return is_undirected(field.source[inner], field.target[inner], field.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """Some perturbed graphs, and the outputs of plain calls for them."""
+
+    alone: Plain
+    perturbations: Perturbations
+    outputs: Tensor
+
+    @staticmethod
+    def of(query: Query, field: Field, seed: int) -> Probes:
+        """The full graph and random coalitions over a field, by plain calls."""
+        rng = np.random.default_rng(seed)
+        alone = plain_calls(query, field, rng)
+        perturbations = probe_perturbations(query, field, rng)
+        return Probes(alone, perturbations, alone.evaluate(field, perturbations))
+
+    def pass_by(self, evaluator: Evaluator, given_up: str) -> bool:
+        """Whether an evaluator gives the same outputs.
+
+        `given_up`: the sentence of the certificate, if it fails with an error.
+        """
+        field = self.alone.field
+        try:
+            quick = evaluator.evaluate(field, self.perturbations)
+        except ModelError as error:
+            # Plain calls succeed, so the model does not support this way.
+            give_up(given_up, error)
+            return False
+        return equals_plain_calls(self.alone, field, self.perturbations, self.outputs, quick)
+
+
+def equals_plain_calls(
+    alone: Plain,
+    field: Field,
+    perturbations: Perturbations,
+    outputs: Tensor,
+    other: Tensor,
+    like: Tensor | None = None,
+) -> bool:
+    """Whether `other` equals the `outputs` of plain calls, but for rounding.
+
+    Where an output is small because large terms cancel, its size does not tell what rounding can
+    change: then features are changed by their last bit to see it. `like`: outputs that show how
+    large each output is.
+    """
+    if other.shape != outputs.shape:
+        return False
+    if allclose(other, outputs, like):
+        return True
+    draws = np.random.default_rng(0)
+    changed = alone.nudged(draws).evaluate(
+        field,
+        replace(perturbations, feature_table=nudged(plain(perturbations.feature_table), draws)),
+    )
+    noise = 16 * (changed.double() - outputs.double()).abs().flatten(0, -2).amax(0)
+    most = tolerances(outputs.double().flatten()[:, None].to(outputs.dtype)).max()
+    return allclose(other, outputs, like, noise.nan_to_num().clamp(max=float(most)))
+
+
+def require_deterministic(alone: Plain) -> None:
+    """Raise a ModelError if two calls on the full graph give different outputs."""
+    full = unperturbed(alone.query, alone.field)
+    if not allclose(*(alone.evaluate(alone.field, full) for _ in range(2))):
+        raise ModelError(
+            "the model gives another output each time it is called, also in eval mode; "
+            "switch its random layers off (dropout with training=True, sampling) to explain it"
+            + see("the-model-is-random")
+        )

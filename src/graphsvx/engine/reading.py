@@ -401,7 +401,7 @@ def _keeps_rows(query: Query, rows: int, node_type: str) -> bool:
     left = np.delete(np.arange(graph.num_nodes), last)
     edges = np.flatnonzero((graph.edge_index.cpu().numpy() != last).all(0))
     try:
-        out = model.run(graph, part_of(graph, left, edges), bool(model.tables))
+        out = model.run(graph, part_of(graph, left, edges), bool(model.plan.tables))
     except ModelError:  # it takes whole graphs only
         return False
     return isinstance(out, Tensor) and out.dim() > 0 and len(out) == rows

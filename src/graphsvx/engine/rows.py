@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import torch
@@ -18,10 +18,11 @@ from graphsvx.core.arrays import Ids, as_tensor, as_tensors, no_ids
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations, unreachable_unless
-from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.calls import RowsByType, call_by_type
+from graphsvx.engine.evaluator import Evaluator, ReferenceGraph
 from graphsvx.engine.kernels import BatchEdges, FieldEdges, FirstRound, ModelLayers
 from graphsvx.engine.lazy import PatchedRows, SharedRows, plain
-from graphsvx.engine.trim import trimmed
+from graphsvx.engine.trim import Trim, trimmed
 from graphsvx.errors import ModelError
 from graphsvx.utils.given_up import give_up, optional
 
@@ -36,19 +37,49 @@ class Shortcuts:
     """Message-passing rounds, each trimmed to the nodes that still matter; None: no trimming."""
     shared_rows: bool = True
     """Store equal feature rows once, and use the fast layer kernels."""
-    keep_all_nodes: bool = False
-    """Keep all nodes, for models that pool over them (graph-level queries)."""
-    degrees_only: bool = False
-    """Replace edges that only add to a degree by the degree, where all layers have kernels."""
     products: bool = False
-    """Compute the first round by products of matrices (`kernels.first_round`), where all layers
-    have kernels for it and all graphs have the same features."""
+    """Where all layers have kernels: edges that only add to a degree are replaced by the degree,
+    and where all graphs have the same features, the first round is computed by products of matrices
+    (`kernels.first_round`)."""
+    trim: Trim | None = None
+    """What is trimmed of rounds that take nodes by type."""
+    cut_tables: bool = False
+    """Cut parameters with a row for each node of a type to the nodes of the batch."""
 
 
 # Larger batches are not faster: they do not fit into the caches of a CPU core.
 _CACHE_ITEMS = 1 << 16
+# The same, where many small operations, one for each type, take most of the time.
+_TYPED_ITEMS = 1 << 18
 _PRODUCT_ITEMS = 1 << 20  # nodes of all graphs whose first round is computed by products
 _FEW_GRAPHS = 32  # for fewer, products take as long as for so many
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """The parts of perturbed graphs that are evaluated."""
+
+    perturbations: Perturbations
+    hops: HopCounts
+    """[graphs, nodes]; UNREACHABLE: the node is left out."""
+    levels: HopCounts
+    """Hop count of each edge's target, [graphs, edges]; UNREACHABLE: the edge is left out."""
+    edges: Ids
+    """Edges of the field with influence in any perturbed graph, sorted by target."""
+    degrees: NDArray[np.float32] | None
+    """In-degrees, [nodes, graphs], where edges do not show them."""
+    first_round: FieldEdges | None
+    """Edges of a first round by products of matrices."""
+
+    def take(self, part: slice) -> _Parts:
+        """Those of some of the graphs."""
+        return replace(
+            self,
+            perturbations=self.perturbations.take(part),
+            hops=self.hops[part],
+            levels=self.levels[part],
+            degrees=None if self.degrees is None else self.degrees[:, part],
+        )
 
 
 @final
@@ -56,31 +87,14 @@ _FEW_GRAPHS = 32  # for fewer, products take as long as for so many
 class Rows(Evaluator):
     """Evaluates perturbed graphs in as few model calls as memory allows.
 
-    A batch holds only the nodes of each graph that can influence a centre. With
-    `keep_all_nodes` (graph-level queries) it holds all of them, because pooling reads them.
+    A batch holds only the nodes of each graph that can influence a centre; of whole graphs all of
+    them, because pooling reads them.
     """
 
     shortcuts: Shortcuts
     layers: ModelLayers
-    structure_known: bool = False
-    """Whether the model is known to be message passing, so that, if all layers have kernels, the
-    size of the field tells what a call costs."""
     lazy_from: int = 1 << 12
     """Batches with fewer nodes use dense rows: lazy ones would cost more than they save."""
-
-    def describe(self) -> str:
-        """How the model is called, in a few words."""
-        return f"batches of {'shared' if self.shortcuts.shared_rows else 'copied'} rows"
-
-    @property
-    def has_kernels(self) -> bool:
-        """Whether all layers have kernels, so that the field tells what a call costs."""
-        return self.structure_known and self.layers.all_fast
-
-    @property
-    def has_slopes(self) -> bool:
-        """Whether derivatives can be computed: where the first round is a product of matrices."""
-        return self.shortcuts.products
 
     @property
     def graph(self) -> Graph:
@@ -110,14 +124,14 @@ class Rows(Evaluator):
         with optional("the first round was not computed by products of matrices", ModelError):
             if first_round is not None:
                 inner = _within_later_rounds(hops, first_round, rounds)
-                return self._evaluate(perturbations, inner, degrees, rounds - 1, first_round)
+                return self._in_batches(perturbations, inner, degrees, rounds - 1, first_round)
         with optional("edges that count for degrees only were evaluated too", ModelError):
             if counts_degrees:
                 within_rounds = unreachable_unless(hops, hops <= rounds)
-                return self._evaluate(perturbations, within_rounds, degrees, rounds)
-        return self._evaluate(perturbations, hops, None, self.shortcuts.reach)
+                return self._in_batches(perturbations, within_rounds, degrees, rounds)
+        return self._in_batches(perturbations, hops, None, self.shortcuts.reach)
 
-    def _evaluate(
+    def _in_batches(
         self,
         perturbations: Perturbations,
         hops: HopCounts,
@@ -125,25 +139,13 @@ class Rows(Evaluator):
         reach: int | None,
         first_round: FieldEdges | None = None,
     ) -> Tensor:
-        edges = self._edges(perturbations, reach)
-        levels = self._levels(perturbations, hops, edges, reach)
-        items = (levels < UNREACHABLE).sum(1) + (hops < UNREACHABLE).sum(1)
+        graphs = self._parts(perturbations, hops, degrees, reach, first_round)
+        items = (graphs.levels < UNREACHABLE).sum(1) + (hops < UNREACHABLE).sum(1)
         if first_round is not None:
             items += self._limit() // self._graphs_at_once(first_round) + 1
-        elif levels.size + hops.size <= self._limit():
-            return self._chunk(perturbations, hops, levels, edges, degrees)
-        outputs = [
-            self._chunk(
-                perturbations.take(part),
-                hops[part],
-                levels[part],
-                edges,
-                None if degrees is None else degrees[:, part],
-                first_round,
-            )
-            for part in self._chunks(items)
-        ]
-        return torch.cat(outputs)
+        elif graphs.levels.size + hops.size <= self._limit():
+            return self._batch(graphs)
+        return torch.cat([self._batch(graphs.take(part)) for part in self._chunks(items)])
 
     def slopes(
         self,
@@ -172,33 +174,21 @@ class Rows(Evaluator):
         rounds = self.shortcuts.rounds or 0
         all_hops = np.broadcast_to(self.field.hops.astype(hops.dtype), hops.shape)
         inner = _within_later_rounds(all_hops, first_round, rounds)
-        edges = self._edges(perturbations, rounds - 1)
-        levels = self._levels(perturbations, inner, edges, rounds - 1)
+        graphs = self._parts(perturbations, inner, degrees, rounds - 1, first_round)
         active = as_tensor(perturbations.active.T, self.graph.x.device).float()
         active.requires_grad_(True)
         try:
-            return self._differentiated(
-                score, active, perturbations, inner, levels, edges, degrees, first_round
-            )
+            return self._differentiated(score, active, graphs)
         except (ModelError, RuntimeError) as error:
             give_up("derivatives of the model were not used", error)
             return None
 
     def _differentiated(
-        self,
-        score: Callable[[Tensor], Tensor],
-        active: Tensor,
-        perturbations: Perturbations,
-        hops: HopCounts,
-        levels: HopCounts,
-        edges: Ids,
-        degrees: NDArray[np.float32] | None,
-        first_round: FieldEdges,
+        self, score: Callable[[Tensor], Tensor], active: Tensor, graphs: _Parts
     ) -> Tensor:
         with torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of code that was not written to be differentiated
-            out = self._chunk(perturbations, hops, levels, edges, degrees, first_round, active)
-            scores = score(out)
+            scores = score(self._batch(graphs, active))
             slopes = [
                 torch.autograd.grad(scores[:, i].sum(), active, retain_graph=True)[0].t()
                 for i in range(scores.shape[1])
@@ -237,7 +227,7 @@ class Rows(Evaluator):
         """Whether nodes beyond the last round contribute only to the degrees of GCN layers."""
         shortcuts = self.shortcuts
         if (
-            not shortcuts.degrees_only
+            not shortcuts.products
             or shortcuts.rounds is None
             or shortcuts.reach != shortcuts.rounds + 1
         ):
@@ -264,33 +254,33 @@ class Rows(Evaluator):
         matrix = sparse.csr_matrix((ones, (target, source)), (field.size, field.size))
         return np.asarray(matrix @ live + from_rim[:, None])
 
-    def _edges(self, perturbations: Perturbations, reach: int | None) -> Ids:
-        """Edges of the field with influence in any perturbed graph, sorted by target."""
+    def _parts(
+        self,
+        perturbations: Perturbations,
+        hops: HopCounts,
+        degrees: NDArray[np.float32] | None,
+        reach: int | None,
+        first_round: FieldEdges | None,
+    ) -> _Parts:
+        """The nodes with these hops, and the edges into nodes fewer hops away than `reach`."""
         field, edges = self.field, self.field.by_target
-        if reach is None or perturbations.added_edges is not None:
-            return edges
-        # Hop counts in a perturbed graph are at least those in the full graph.
-        return edges[field.hops[field.target[edges]] < reach]
-
-    def _levels(
-        self, perturbations: Perturbations, hops: HopCounts, edges: Ids, reach: int | None
-    ) -> HopCounts:
-        """Hop count of each edge's target, [graphs, edges]; UNREACHABLE: the edge is left out."""
-        field = self.field
-        source, target = self.field.source[edges], self.field.target[edges]
-        if self.shortcuts.keep_all_nodes:
-            return perturbations.active_edges(field)[:, edges].view(np.uint8) - np.uint8(1)
+        if reach is not None and perturbations.added_edges is None:
+            # Hop counts in a perturbed graph are at least those in the full graph.
+            edges = edges[field.hops[field.target[edges]] < reach]
+        if not self.local:
+            levels = perturbations.active_edges(field)[:, edges].view(np.uint8) - np.uint8(1)
+            return _Parts(perturbations, hops, levels, edges, degrees, first_round)
         # Gathering rows is several times faster than columns. The boundary is always active.
         across = np.ascontiguousarray(hops.T)
         live = np.ones((len(field.ids), len(hops)), dtype=bool)
         np.less(across, UNREACHABLE, out=live[: len(across)])
-        matters = live[source]
-        by_edge = across[target]
+        matters = live[field.source[edges]]
+        by_edge = across[field.target[edges]]
         matters &= by_edge < (UNREACHABLE if reach is None else reach)
         levels = np.ascontiguousarray(unreachable_unless(by_edge, matters).T)
         if perturbations.changes_edges:
             levels = unreachable_unless(levels, perturbations.active_edges(field)[:, edges])
-        return levels
+        return _Parts(perturbations, hops, levels, edges, degrees, first_round)
 
     def _chunks(self, items: Ids) -> list[slice]:
         """Slices of the batch whose nodes and edges stay below the limit."""
@@ -315,31 +305,28 @@ class Rows(Evaluator):
 
     def _limit(self) -> int:
         """Largest number of nodes and edges of a batch."""
-        # Width of the widest layer.
-        width = max(
-            self.layers.widest, 0 if self.shortcuts.shared_rows else self.graph.num_features, 16
-        )
-        return batch_items(self.graph.x.device, self.query.memory, width, _CACHE_ITEMS)
+        graph = self.graph
+        copied = 0 if self.shortcuts.shared_rows else graph.num_features
+        width = max(self.layers.widest, copied, 16)  # of the widest layer
+        on_cpu = _TYPED_ITEMS if graph.has_types else _CACHE_ITEMS
+        return batch_items(graph.x.device, self.query.memory, width, on_cpu)
 
-    def _chunk(
-        self,
-        perturbations: Perturbations,
-        hops: HopCounts,
-        levels: HopCounts,
-        edges: Ids,
-        degrees: NDArray[np.float32] | None,
-        first_round: FieldEdges | None = None,
-        active: Tensor | None = None,
-    ) -> Tensor:
-        """Raw outputs of a batch that is evaluated in one call."""
+    def _batch(self, graphs: _Parts, active: Tensor | None = None) -> Tensor:
+        """Raw outputs of perturbed graphs that are evaluated in one call."""
+        perturbations, degrees, first_round = (
+            graphs.perturbations,
+            graphs.degrees,
+            graphs.first_round,
+        )
         field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
         graph, device = self.graph, self.graph.x.device
-        place = BatchRows.by_state(hops) if shortcuts.keep_all_nodes else BatchRows.by_hops(hops)
-        edge, ends, boundary = self._ends(place, levels, edges)
+        place = (BatchRows.by_hops if self.local else BatchRows.by_graph)(graphs.hops)
+        edge, ends, boundary = self._ends(place, graphs)
+        if graph.has_types:
+            return self._call_by_type(perturbations, place, edge, ends, boundary)
         table, rows = self._feature_rows(perturbations, place, boundary)
-        weight, attr, further = graph.edge_weight, graph.edge_attr, graph.attributes
-        unread = weight is None and attr is None and not further
-        index, edge_index, positions, graphs = as_tensors(
+        unread = graph.edge_weight is None and graph.edge_attr is None and not graph.attributes
+        index, edge_index, positions, graph_of = as_tensors(
             device,
             rows,
             ends,
@@ -350,7 +337,7 @@ class Rows(Evaluator):
         x = SharedRows(table, index) if lazily else table.index_select(0, index)
         batch, pairs = self._batch_and_pairs(count)
         trims = first_round is not None or len(rows) > self._eager_limit(1)
-        weights = None if weight is None else weight[positions]
+        weights, attributes = graph.edge_rows(positions)
         batch_edges = None
         if shortcuts.shared_rows:
             starts = np.zeros(len(rows) + 1, dtype=np.int64)
@@ -359,35 +346,65 @@ class Rows(Evaluator):
             if degrees is not None and first_round is None:  # which has degrees of its own
                 batch_edges.degree = as_tensor(degrees[place.node, place.graph], device)
             if first_round is not None:
-                begin = FirstRound.of(first_round, perturbations.active.T, degrees, index, graphs)
+                begin = FirstRound.of(first_round, perturbations.active.T, degrees, index, graph_of)
                 if active is not None:
                     inner_ends = np.stack([field.source, field.target])[:, field.inner_edges]
                     begin = begin.as_function_of(active, *as_tensor(inner_ends, device))
                 batch_edges.begin_with(begin)
         within = place.within(shortcuts.rounds if trims else None)
+        further = None
+        if graph.attributes:
+            ids = as_tensor(self._ids(place, boundary), device)
+            further = graph.attributes_at(ids, positions, 1 if self.local else count)
         with trimmed(self.query.model.submodules, self.layers, within, batch_edges):
-            out = self.query.model(
-                x,
-                edge_index,
-                weights,
-                None if attr is None else attr[positions],
-                batch,
-                pairs,
-                self._attributes(place.node, boundary, positions, count) if further else None,
-            )
-        if shortcuts.keep_all_nodes or pairs is not None:
+            out = self.query.model(x, edge_index, weights, attributes, batch, pairs, further)
+        if not self.local or pairs is not None:
             return plain(out)[:, None, :]
         # Centres have hop count 0, so they come first, graph by graph.
         return plain(out[: count * field.centres]).reshape(count, field.centres, -1)
 
-    def _ends(self, place: BatchRows, levels: HopCounts, edges: Ids) -> tuple[Ids, Ids, int]:
+    def _call_by_type(
+        self, perturbations: Perturbations, place: BatchRows, edge: Ids, ends: Ids, boundary: int
+    ) -> Tensor:
+        """Raw outputs of a batch of a model that takes nodes and edges by type."""
+        field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
+        beyond = field.size + np.arange(boundary)
+        rows = RowsByType(
+            self.graph,
+            self._ids(place, boundary),
+            ends,
+            field.edges[edge],
+            plain(perturbations.feature_table),
+            np.concatenate([perturbations.feature_rows().reshape(-1)[place.nodes], 0 * beyond]),
+            field.size,
+            np.concatenate([place.node, beyond]),
+            place.graph,
+            count,
+            place.hops if shortcuts.trim else None,
+        )
+        return call_by_type(
+            self.query,
+            rows,
+            np.arange(count * field.centres).reshape(count, field.centres),
+            shortcuts.shared_rows,
+            shortcuts.cut_tables,
+            shortcuts.trim,
+            shortcuts.rounds or 0,
+        )
+
+    def _ids(self, place: BatchRows, boundary: int) -> Ids:
+        """Nodes of a batch in the user's graph, those of the boundary at the end."""
+        ids = self.field.ids
+        return np.concatenate([ids[place.node], ids[self.field.size :][:boundary]])
+
+    def _ends(self, place: BatchRows, graphs: _Parts) -> tuple[Ids, Ids, int]:
         """Edges of the batch (positions in the field), their ends [2, edges], size of the boundary.
 
         Ends are rows of the batch: the nodes of all graphs, then one shared copy of the boundary.
         """
-        field = self.field
+        field, edges = self.field, graphs.edges
         # Sorted by hops, graph and node like the batch's nodes, so edges are sorted by target.
-        flat, _ = sort_by_level(levels)
+        flat, _ = sort_by_level(graphs.levels)
         graph_of = flat // max(1, len(edges))
         edge = edges[flat - graph_of * len(edges)]
         first = graph_of * place.columns
@@ -408,10 +425,8 @@ class Rows(Evaluator):
         """A table of features, and the row of it that each node of the batch has."""
         field, table, device = self.field, perturbations.feature_table, self.graph.x.device
         rows = np.empty(place.count + boundary, dtype=np.int64)
-        if perturbations.feature_row is not None:
-            rows[: place.count] = perturbations.feature_row.reshape(-1)[place.nodes]
-        else:
-            rows[: place.count] = place.node
+        changed = perturbations.feature_row
+        rows[: place.count] = place.node if changed is None else changed.reshape(-1)[place.nodes]
         if boundary:  # needed only by layers that read the degrees of the outermost nodes
             rows[place.count :] = table.shape[0] + np.arange(boundary)
             beyond_it = as_tensor(field.ids[field.size :], device)
@@ -424,20 +439,11 @@ class Rows(Evaluator):
         The two ends are the centres of a graph, which come first.
         """
         device, batch, pairs = self.graph.x.device, None, None
-        if self.shortcuts.keep_all_nodes:
+        if not self.local:
             batch = torch.arange(count, device=device).repeat_interleave(self.field.size)
         if self.query.model.scores_pairs:
             pairs = torch.arange(2 * count, device=device).reshape(count, 2).t()
         return batch, pairs
-
-    def _attributes(
-        self, nodes: Ids, boundary: int, edges: Tensor | None, count: int
-    ) -> dict[str, Any]:
-        """Further attributes of the nodes, the boundary and the edges of a batch."""
-        field = self.field
-        ids = np.concatenate([field.ids[nodes], field.ids[field.size :][:boundary]])
-        graphs = count if self.shortcuts.keep_all_nodes else 1
-        return self.graph.attributes_at(as_tensor(ids, self.graph.x.device), edges, graphs)
 
 
 def batch_items(device: torch.device, memory: int, width: int, on_cpu: int) -> int:
@@ -457,6 +463,72 @@ def _within_later_rounds(hops: HopCounts, first_round: FieldEdges, rounds: int) 
     """Hop counts of the nodes that the rounds after the first read."""
     inner = hops[:, : first_round.count]
     return unreachable_unless(inner, inner < rounds)
+
+
+# Copies of a part of the graph.
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Copies(Evaluator):
+    """The outputs of `Plain`, from batches of copies of its reference graph.
+
+    For layers that may pass messages either way. With a `depth`, each round computes only nodes
+    that the later ones can carry to a centre; None: all nodes.
+    """
+
+    reference: ReferenceGraph
+
+    def evaluate(
+        self,
+        field: Field,
+        perturbations: Perturbations,
+        hops: HopCounts | None = None,  # noqa: ARG002  (all matter)
+    ) -> Tensor:
+        """Raw outputs [graphs, centres, outputs], in as few calls as memory allows."""
+        reference = self.reference
+        items = len(reference.x) + len(reference.edges)
+        # Rows of features are shared: at worst one tensor of them is made, of what follows several.
+        step = max(
+            1, self.query.memory // (max(4 * self.query.graph.num_features, 16 * 16) * items)
+        )
+        perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
+        return torch.cat(
+            [
+                self._batch(field, perturbations.take(slice(first, first + step)))
+                for first in range(0, len(perturbations), step)
+            ]
+        )
+
+    def _batch(self, field: Field, perturbations: Perturbations) -> Tensor:
+        model, graph, reference = self.query.model, self.query.graph, self.reference
+        device, count, size = graph.x.device, len(perturbations), len(reference.x)
+        copy, edge = np.nonzero(reference.active_edges(field, perturbations))
+        rows = np.tile(np.arange(size), (count, 1))
+        if perturbations.feature_row is not None:
+            rows[:, reference.position] = size + perturbations.feature_row
+        hops = np.zeros(size, dtype=np.uint8)
+        if self.depth is not None:
+            hops[:] = self.depth + 1
+            hops[reference.position] = field.hops
+        place = BatchRows.by_hops(np.broadcast_to(hops, (count, size)))
+        row_of = place.row_of.reshape(count, size)
+        index = as_tensor(rows.reshape(-1)[place.nodes], device)
+        edge_ids = as_tensor(reference.edges[edge], device)
+        centres = as_tensor(row_of[:, reference.position[: field.centres]].reshape(-1), device)
+        layers = ModelLayers.of(model.submodules)
+        with trimmed(model.submodules, layers, place.within(self.depth), None):
+            out = model(
+                SharedRows(torch.cat([reference.x, perturbations.feature_table]), index),
+                as_tensor(row_of[copy, reference.ends[:, edge]], device),
+                *graph.edge_rows(edge_ids),
+                None,
+                centres.reshape(count, -1).t() if model.scores_pairs else None,
+                reference.attributes(graph, edge_ids, place.node),
+            )
+        if model.scores_pairs:
+            return plain(out)[:, None, :]
+        return plain(out).index_select(0, centres).reshape(count, field.centres, -1)
 
 
 # The order in which the nodes of many perturbed graphs stand in one batch.
@@ -490,8 +562,14 @@ class BatchRows:
         """Each node of the batch, by its local id in the field."""
         return self.nodes - self.graph * self.columns
 
+    @property
+    def hops(self) -> HopCounts:
+        """Hops from each node of a batch that is sorted by them to a centre."""
+        counts = self.per_hop or []
+        return np.repeat(np.arange(len(counts), dtype=np.uint8), counts)
+
     @staticmethod
-    def by_state(hops: HopCounts) -> BatchRows:
+    def by_graph(hops: HopCounts) -> BatchRows:
         """All nodes, graph by graph."""
         rows = np.arange(hops.size)
         return BatchRows(rows, hops.shape[1], rows, None)

@@ -49,10 +49,6 @@ class States(Evaluator):
     rounds: int
     reads_degrees: bool
 
-    def describe(self) -> str:
-        """How the model is called, in a few words."""
-        return "look-ups of the states of nodes"
-
     def states(self, field: Field) -> StateGraphs | None:
         """The states of nodes around the explained ones; None for whole graphs (`lookup`)."""
         return self._states(field) if self.local else None
@@ -65,16 +61,6 @@ class States(Evaluator):
     def _states(self, field: Field) -> StateGraphs:
         model, graph = self.query.model, self.query.graph
         return StateGraphs(model, graph, field, self.rounds, self.reads_degrees)
-
-    @property
-    def has_kernels(self) -> bool:
-        """Whether all layers have kernels, so that the field tells what a call costs."""
-        return self.rows.has_kernels
-
-    @property
-    def has_slopes(self) -> bool:
-        """Whether derivatives can be computed."""
-        return self.rows.has_slopes
 
     def slopes(
         self,

@@ -18,8 +18,7 @@ from graphsvx.core.graph import Graph, check_graph
 from graphsvx.core.model import call_on, check_model, rows_of
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.query import Query, build_query
-from graphsvx.engine.checks import unperturbed
-from graphsvx.engine.evaluator import Plain
+from graphsvx.engine.evaluator import Plain, unperturbed
 from graphsvx.engine.reading import with_reading
 from graphsvx.errors import GraphSVXError, InputError, ModelError
 from graphsvx.explorer.questions import Changes, Question

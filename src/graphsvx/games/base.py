@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -83,12 +83,31 @@ class Game(Protocol):
         ...
 
 
+class UnknownStructure:
+    """What masks and estimators are told of a game of which nothing is known beforehand."""
+
+    @property
+    def reach(self) -> int | None:
+        """None: the structure of the game is unknown."""
+        return None
+
+    def player_edges(self) -> Bools | None:
+        """None: the structure of the game is unknown."""
+        return None
+
+    def player_prior(self) -> PlayerPrior | None:
+        """None: nothing is known about the players."""
+        return None
+
+
 @dataclass(eq=False)
-class FunctionGame:
+class FunctionGame(UnknownStructure):
     """A game given by a function of coalitions [coalitions, M] -> values."""
 
     function: Callable[[Bools], Tensor]
     players: int
+    memory: ClassVar[int | None] = None
+    probabilities: ClassVar[bool] = False
     _ids: dict[bytes, int] = field(default_factory=dict)
     _rows: list[Bools] = field(default_factory=list)
     _values: dict[int, Tensor] = field(default_factory=dict)
@@ -116,29 +135,6 @@ class FunctionGame:
             out = out[:, None] if out.dim() == 1 else out
             self._values.update(zip(new, out, strict=True))
         return torch.stack([self._values[int(state)] for state in states])
-
-    def player_edges(self) -> Bools | None:
-        """None: the structure of the game is unknown."""
-        return None
-
-    @property
-    def reach(self) -> int | None:
-        """None: the structure of the game is unknown."""
-        return None
-
-    def player_prior(self) -> PlayerPrior | None:
-        """None: nothing is known about the players."""
-        return None
-
-    @property
-    def probabilities(self) -> bool:
-        """False: the function may have any unit."""
-        return False
-
-    @property
-    def memory(self) -> int | None:
-        """None: unlimited."""
-        return None
 
 
 # Never refused, whatever `memory` says: about what importing a library takes.

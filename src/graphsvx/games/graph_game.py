@@ -21,7 +21,7 @@ from graphsvx.engine.cost import counted_seconds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.state_graph import StateGraphs
-from graphsvx.games.base import PlayerPrior, empty_and_full
+from graphsvx.games.base import PlayerPrior, UnknownStructure, empty_and_full
 from graphsvx.games.derivatives import ExpectedCredit, expected_by_derivatives
 from graphsvx.generators.base import GameSetup, Generator
 from graphsvx.generators.isolate import Isolate
@@ -51,42 +51,25 @@ _BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differenti
 
 
 @dataclass(eq=False)
-class GraphGame:
-    """Game over features, nodes, both, or edges of a receptive field.
-
-    Coalitions are turned into perturbed graphs by the generator; each distinct one is evaluated
-    once.
-    """
+class GameOnGraph(UnknownStructure):
+    """Coalitions that a generator turns into perturbed graphs; each distinct one is a state."""
 
     query: Query
     evaluator: Evaluator
     setup: GameSetup
     generator: Generator
     side: Side
-    rest_on: bool
-    """Whether the other kind of players is active (relative efficiency) or not."""
-    full_setup: GameSetup | None = None
-    """Feature game with all nodes off: the setup with the nodes that `setup` leaves out."""
-    _ids: RowIds = field(default_factory=RowIds)
-    _blocks: list[tuple[int, Perturbations | Bools, HopCounts]] = field(default_factory=list)
-    """(first state id, perturbed graphs or coalitions, hop counts) of each block that has states
-    to evaluate."""
-    _values: Tensor | None = None
-    _raw: Tensor | None = None
-    """Raw outputs of the states, [states, centres, outputs]."""
-    _evaluated: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    _end_states: Ids | None = None
-    """State ids of the empty and the full coalition."""
-    _recorded_state: int = -1
-    _expected: ExpectedCredit | None = None
-    replayed: int = 0
+    replayed: int = field(default=0, kw_only=True)
     """Coalitions for which plain calls gave the same outputs, after the game was played."""
-    full_output: Tensor | None = None
-    """Raw outputs of the recorded state, [centres, outputs], once it has been evaluated."""
-
-    def record_output_of(self, state: int) -> None:
-        """Keep the raw outputs of this state in `full_output`."""
-        self._recorded_state = state
+    full_output: Tensor | None = field(default=None, kw_only=True)
+    """Raw outputs of the full coalition, [centres, outputs], once it has been evaluated."""
+    _ids: RowIds = field(default_factory=RowIds, kw_only=True)
+    _raw: Tensor | None = field(default=None, kw_only=True)
+    """Raw outputs of the states, [states, centres, outputs]."""
+    _evaluated: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool), kw_only=True)
+    """Which states have been evaluated."""
+    _end_states: Ids | None = field(default=None, kw_only=True)
+    """State ids of the empty and the full coalition."""
 
     @property
     def players(self) -> int:
@@ -99,6 +82,53 @@ class GraphGame:
     def memory(self) -> int:
         """Bytes that coalitions, and a fit to their values, may take."""
         return self.query.memory
+
+    @property
+    def probabilities(self) -> bool:
+        """Whether the explained scores are on the scale of probabilities."""
+        return self.query.model.scale == "probability"
+
+    def played(self) -> Tensor:
+        """Raw outputs of all states that have been evaluated."""
+        raw = cast(Tensor, self._raw)
+        return raw[torch.from_numpy(self._evaluated[: len(raw)])]
+
+    def _with(self, before: Tensor | None, states: Ids, new: Tensor) -> Tensor:
+        """A row for each state, with new ones for some."""
+        count = len(self._ids)
+        if len(states) == count:
+            return new
+        if before is None or len(before) < count:
+            values = new.new_zeros(count, *new.shape[1:])
+            if before is not None:
+                values[: len(before)] = before
+            before = values
+        before[torch.from_numpy(states)] = new
+        return before
+
+
+@dataclass(eq=False)
+class GraphGame(GameOnGraph):
+    """Game over features, nodes, both, or edges of a receptive field.
+
+    Coalitions are turned into perturbed graphs by the generator; each distinct one is evaluated
+    once.
+    """
+
+    rest_on: bool
+    """Whether the other kind of players is active (relative efficiency) or not."""
+    full_setup: GameSetup | None = None
+    """Feature game with all nodes off: the setup with the nodes that `setup` leaves out."""
+    _blocks: list[tuple[int, Perturbations | Bools, HopCounts]] = field(default_factory=list)
+    """(first state id, perturbed graphs or coalitions, hop counts) of each block that has states
+    to evaluate."""
+    _values: Tensor | None = None
+    _recorded_state: int = -1
+    _expected: ExpectedCredit | None = None
+
+    def record_output_of(self, state: int) -> None:
+        """Keep the raw outputs of this state in `full_output`."""
+        self._recorded_state = state
 
     @property
     def calls(self) -> int:
@@ -183,25 +213,16 @@ class GraphGame:
         if self.side == "features":
             # The graph is the same for all coalitions; feature rows are built when evaluated.
             return self._number([rows], rows, np.zeros((len(rows), 0), dtype=np.uint8))
-        features_on, nodes_on = self._split(rows)
-        perturbations = self.generator(self.setup, features_on, nodes_on)
+        features_on, _ = self._split(rows)
+        perturbations, hops = self._perturb(rows)
         field = self.setup.field
-        hops = self.evaluator.hop_counts(field, perturbations)
         live = hops < UNREACHABLE
         # Two coalitions are one state if nothing that can matter differs: nodes, edges, features.
-        changed_edges = perturbations.changes_edges
-        if not self.evaluator.local:
-            parts = [
-                perturbations.active_edges(field)
-                if self.query.kind == "graph" and not perturbations.removes_rows
-                else perturbations.active
-            ]
-            if changed_edges and self.query.kind != "graph":
-                parts.append(perturbations.active_edges(field))
-        else:
-            parts = [live]
-            if changed_edges:
-                parts.append(perturbations.active_edges(field) & live[:, field.target])
+        of_graph = self.query.kind == "graph" and not perturbations.removes_rows
+        parts = [live] if self.evaluator.local else [] if of_graph else [perturbations.active]
+        if of_graph or perturbations.changes_edges:
+            edges = perturbations.active_edges(field)
+            parts.append(edges & live[:, field.target] if self.evaluator.local else edges)
         # A generator that says nothing of its feature rows may have changed them in any way.
         row_trait = getattr(self.generator, "feature_rows", "any")
         if row_trait == "any":
@@ -244,7 +265,7 @@ class GraphGame:
                 if self.side == "features":
                     features.append((numbers, block[positions]))
                 else:
-                    self._play_again(numbers, block[positions])
+                    self._play(numbers, *self._perturb(block[positions]))
                 continue
             now = (numbers, block, hops)
             if len(positions) < len(block):
@@ -277,11 +298,10 @@ class GraphGame:
     def _play(self, numbers: Ids, perturbations: Perturbations, hops: HopCounts) -> None:
         self._store(numbers, self.evaluator.evaluate(self.setup.field, perturbations, hops))
 
-    def _play_again(self, numbers: Ids, rows: Bools) -> None:
-        """Evaluate coalitions whose perturbed graphs were not kept."""
+    def _perturb(self, rows: Bools) -> tuple[Perturbations, HopCounts]:
+        """The perturbed graphs of coalitions, and hops from each node to a centre in them."""
         perturbations = self.generator(self.setup, *self._split(rows))
-        hops = self.evaluator.hop_counts(self.setup.field, perturbations)
-        self._play(numbers, perturbations, hops)
+        return perturbations, self.evaluator.hop_counts(self.setup.field, perturbations)
 
     def _play_features(self, numbers: Ids, rows: Bools) -> None:
         """Evaluate coalitions of features in chunks whose rows fit into memory."""
@@ -306,27 +326,10 @@ class GraphGame:
         self._raw = self._with(self._raw, states, on_cpu)
         self._evaluated[states] = True
 
-    def _with(self, before: Tensor | None, states: Ids, new: Tensor) -> Tensor:
-        """A row for each state, with new ones for some."""
-        count = len(self._ids)
-        if len(states) == count:
-            return new
-        values = new.new_zeros(count, *new.shape[1:])
-        if before is not None:
-            values[: len(before)] = before
-        values[torch.from_numpy(states)] = new
-        return values
-
     def raw(self, states: Ids) -> Tensor:
         """Raw outputs of states that have been played, [states, centres, outputs]."""
         self.values(states)
         return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))
-
-    def played(self) -> Tensor:
-        """Raw outputs of all states that have been played."""
-        return cast(Tensor, self._raw)[
-            torch.from_numpy(self._evaluated[: len(cast(Tensor, self._raw))])
-        ]
 
     def perturbed(self, rows: Bools) -> tuple[Field, Perturbations]:
         """The perturbed graphs of coalitions as the generator makes them, nothing left out."""
@@ -410,21 +413,14 @@ class GraphGame:
 
     def _slopes(self, columns: slice, rows: Bools) -> Floats | None:
         """Derivatives of scores by how active players are, [coalitions, M, outputs]."""
-        field = self.setup.field
-        perturbations = self.generator(self.setup, *self._split(rows))
-        hops = self.evaluator.hop_counts(field, perturbations)
+        perturbations, hops = self._perturb(rows)
         rates = self.evaluator.slopes(
-            field, perturbations, hops, lambda out: self.query.scores(out)[:, columns]
+            self.setup.field, perturbations, hops, lambda out: self.query.scores(out)[:, columns]
         )
         if rates is None:
             return None
         slopes: Floats = rates.double().cpu().numpy()[:, self.setup.players.node_members]
         return slopes
-
-    @property
-    def probabilities(self) -> bool:
-        """Whether the explained scores are on the scale of probabilities."""
-        return self.query.model.scale == "probability"
 
     @property
     def reach(self) -> int | None:

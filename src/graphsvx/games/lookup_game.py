@@ -1,8 +1,11 @@
-"""The game on a whole graph, played by look-ups of node embeddings (`engine.states`)."""
+"""The games of an explanation; on whole graphs they may be look-ups of node embeddings.
+
+Look-ups are those of `engine.states`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -10,15 +13,16 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids
-from graphsvx.core.field import Field
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.field import Field, restrict
+from graphsvx.core.perturbation import Perturbations, reachable
+from graphsvx.core.players import Players
 from graphsvx.core.query import Query
-from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.pooled import NodeEmbeddings
 from graphsvx.engine.states import Lookup, States
-from graphsvx.games.base import LEAST_MEMORY, PlayerPrior, empty_and_full
-from graphsvx.generators.base import GameSetup, Generator
+from graphsvx.games.base import LEAST_MEMORY, empty_and_full
+from graphsvx.games.graph_game import GameOnGraph, GraphGame, Side
+from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
 
 LOOK_UPS = 44
 """Coalitions that are looked up for each model call of the budget,"""
@@ -27,41 +31,17 @@ MOST_LOOK_UPS = 132
 
 
 @dataclass(eq=False)
-class LookupGame:
+class LookupGame(GameOnGraph):
     """Game over the nodes or edges of a whole graph whose coalitions are look-ups.
 
     A model call on the whole graph gives an embedding of each node; the budget bounds the
     embeddings accordingly.
     """
 
-    query: Query
-    evaluator: Evaluator
     lookup: Lookup
-    setup: GameSetup
-    generator: Generator
-    side: str
     _budget: int = 0
     _states_evaluated: int = 0
     _rows: list[Bools] = field(default_factory=list)
-    _ids: RowIds = field(default_factory=RowIds)
-    _raw: Tensor | None = None
-    _evaluated: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    _end_states: Ids | None = None
-    full_output: Tensor | None = None
-    """Raw output of the full coalition, [1, outputs]."""
-    replayed: int = 0
-    """Coalitions for which plain calls gave the same outputs, after the game was played."""
-
-    @property
-    def players(self) -> int:
-        """M."""
-        players = self.setup.players
-        return players.edges if self.side == "edges" else players.nodes
-
-    @property
-    def memory(self) -> int:
-        """Bytes that coalitions and their values may take."""
-        return self.query.memory
 
     @property
     def calls(self) -> int:
@@ -124,17 +104,12 @@ class LookupGame:
             self._rows = [np.concatenate(self._rows)]
             all_states = np.concatenate([looked_up, new])
             out = self._look_up(self._rows[0][all_states], len(looked_up))
-            if self._raw is None or len(self._raw) < len(requested):
-                grown = out.new_zeros(len(requested), out.shape[1])
-                if self._raw is not None:
-                    grown[: len(self._raw)] = self._raw
-                self._raw = grown
-            self._raw[torch.from_numpy(new)] = out
+            self._raw = self._with(self._raw, new, out[:, None])
             self._evaluated[new] = True
             full = int(self.end_states()[1])
             if self._evaluated[full]:
-                self.full_output = self._raw[full, None]
-        return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))[:, None]
+                self.full_output = self._raw[full]
+        return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))
 
     def embeddings(self, rows: Bools) -> NodeEmbeddings:
         """Embeddings of the nodes in coalitions; a TooManyStatesError beyond the budget."""
@@ -162,11 +137,6 @@ class LookupGame:
             outputs.append(result.outputs.cpu())
         return torch.cat(outputs)
 
-    def played(self) -> Tensor:
-        """Raw outputs of all states that have been looked up."""
-        raw = cast(Tensor, self._raw)
-        return raw[torch.from_numpy(self._evaluated[: len(raw)])][:, None]
-
     def perturbed(self, rows: Bools) -> tuple[Field, Perturbations]:
         """The perturbed graphs of coalitions as the generator makes them."""
         return self.setup.field, self._perturbations(rows)
@@ -175,30 +145,95 @@ class LookupGame:
         features = np.ones((len(rows), self.setup.players.features), dtype=bool)
         return self.generator(self.setup, features, rows)
 
-    def player_edges(self) -> Bools | None:
-        """None: the score depends on all nodes."""
-        return None
 
-    def player_prior(self) -> PlayerPrior | None:
-        """None: nothing is known about the players beforehand."""
-        return None
-
-    @property
-    def probabilities(self) -> bool:
-        """Whether the explained scores are on the scale of probabilities."""
-        return self.query.model.scale == "probability"
-
-    @property
-    def reach(self) -> int | None:
-        """None: the score depends on all nodes."""
-        return None
+# Separate games of features and nodes: the paper's relative efficiency. Features play with the
+# explained node isolated, nodes play with all features on.
 
 
-def lookup_game(
-    query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator, side: str
-) -> LookupGame | None:
-    """The game of these players by look-ups; None for models without a pooled head."""
-    lookup = evaluator.lookup if isinstance(evaluator, States) else None
-    if lookup is None or side not in ("nodes", "edges"):
-        return None
-    return LookupGame(query, evaluator, lookup, setup, generator, side)
+def separate_games(
+    query: Query,
+    evaluator: Evaluator,
+    setup: GameSetup,
+    generator: Generator,
+    separate: bool,
+    looks_up: bool,
+    calls: int,
+) -> list[GraphGame | LookupGame]:
+    """The games of a setup; the last one, of nodes or edges, ends in the full prediction.
+
+    Games whose coalitions fit the `calls` are evaluated by the definition where they are few and
+    shortcuts are not proved.
+
+    Args:
+        query: what is explained.
+        evaluator: what perturbed graphs are evaluated by.
+        setup: the players.
+        generator: what switches them off.
+        separate: two games, not one over features and nodes.
+        looks_up: coalitions of whole graphs may be look-ups.
+        calls: model calls for all games together.
+
+    """
+    games: list[GraphGame | LookupGame] = []
+    for game in _games(query, evaluator, setup, generator, separate, looks_up):
+        coalitions = 1 << min(game.players, 62)
+        few = coalitions <= min(calls, evaluator.checks.plain_up_to)
+        if few and not evaluator.checks.proved and isinstance(game, GraphGame):
+            calls -= coalitions
+            games.append(
+                replace(
+                    game,
+                    evaluator=evaluator.by_definition(),
+                    setup=game.full_setup or setup,
+                    full_setup=None,
+                )
+            )
+        else:
+            games.append(game)
+    return games
+
+
+def _games(
+    query: Query,
+    evaluator: Evaluator,
+    setup: GameSetup,
+    generator: Generator,
+    separate: bool,
+    looks_up: bool,
+) -> list[GraphGame | LookupGame]:
+    def game(side: Side) -> GraphGame | LookupGame:
+        lookup = evaluator.lookup if looks_up and isinstance(evaluator, States) else None
+        if lookup is not None and side in ("nodes", "edges"):
+            return LookupGame(query, evaluator, setup, generator, side, lookup)
+        return GraphGame(query, evaluator, setup, generator, side, rest_on=side == "nodes")
+
+    players = setup.players
+    if players.edges:
+        return [game("edges")]
+    if players.features and not players.nodes:
+        return [game("features")]
+    if not separate and players.features:
+        return [game("joint")]
+    games: list[GraphGame | LookupGame] = []
+    if players.features and not (generator == Isolate() or isinstance(generator, Indirect)):
+        games.append(game("features"))
+    elif players.features:
+        # All nodes are off, so there is no indirect effect.
+        alone = _setup_without_nodes(setup, evaluator)
+        games.append(
+            GraphGame(query, evaluator, alone, Isolate(), "features", False, full_setup=setup)
+        )
+    return [*games, game("nodes")]
+
+
+def _setup_without_nodes(setup: GameSetup, evaluator: Evaluator) -> GameSetup:
+    """The setup of features with all node players off: only nodes that still reach a centre."""
+    if not evaluator.local:
+        return setup
+    field = setup.field
+    on = np.ones((1, field.size), dtype=bool)
+    on[:, setup.players.node_members] = False
+    live = reachable(Perturbations(on, None, setup.graph.x[:0]), field, evaluator.depth)[0]
+    left = restrict(field, np.flatnonzero(live))
+    features = Players(setup.players.feature_members, setup.players.feature_owner)
+    return replace(setup, field=left, players=features)

@@ -4,8 +4,7 @@ from graphsvx.generators.base import GameSetup, Generator
 from graphsvx.generators.base import GeneratorSetting as GeneratorSetting
 from graphsvx.generators.indirect import Indirect
 from graphsvx.generators.indirect import Variant as Variant
-from graphsvx.generators.isolate import CutEdges, Isolate
-from graphsvx.generators.remove import RemoveRows
+from graphsvx.generators.isolate import CutEdges, Isolate, RemoveRows
 from graphsvx.generators.replace import ReplaceRows
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.players import Players
-from graphsvx.utils.constraints import Block
+from graphsvx.utils.constraints import Block, Checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,3 +95,15 @@ GeneratorSetting = Annotated[
     Generator | None, Block("a generator, such as Isolate() or Indirect()", 3, ("prepare",))
 ]
 """A generator as a field of settings; None: the one that the players ask for."""
+
+
+class Fixed(Checked):
+    """Base of generators of this package; those that draw nothing need no `prepare`."""
+
+    edge_players: ClassVar[bool] = False
+    blocks_paths: ClassVar[bool] = False
+    feature_rows: ClassVar[FeatureRows] = "own"
+
+    def prepare(self, setup: GameSetup, rng: torch.Generator) -> Self:  # noqa: ARG002  (nothing is drawn)
+        """Nothing is drawn."""
+        return self

@@ -1,9 +1,11 @@
-"""Eq. 1 and 2: switched-off features go to the reference, switched-off nodes lose their edges."""
+"""Eq. 1 and 2: switched-off features go to the reference, switched-off nodes lose their edges.
+
+Or they are removed altogether; where edges play, single edges are.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,15 +14,14 @@ from graphsvx.core.arrays import Bools, as_tensor
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.lazy import PatchedRows
-from graphsvx.generators.base import FeatureRows, GameSetup
-from graphsvx.utils.constraints import Checked
+from graphsvx.generators.base import FeatureRows, Fixed, GameSetup
 
 # Narrower rows are stored densely, which is as fast.
 _WIDE = 128
 
 
 @dataclass(frozen=True)
-class Isolate(Checked):
+class Isolate(Fixed):
     """X'_v = M_F X_v + (1 - M_F) xi; A' keeps edges between on nodes.
 
     xi is mu or another reference. Features are switched off at the explained node(s), or at the
@@ -29,17 +30,12 @@ class Isolate(Checked):
     """
 
     erase: bool = False
-    edge_players = False
     blocks_paths = True
 
     @property
-    def feature_rows(self) -> FeatureRows:
+    def feature_rows(self) -> FeatureRows:  # type: ignore[override]  # it depends on a setting
         """With `erase`, switched-off nodes have the reference's features."""
         return "by_mask" if self.erase else "own"
-
-    def prepare(self, setup: GameSetup, rng: torch.Generator) -> Isolate:  # noqa: ARG002  (nothing is drawn)
-        """Nothing is drawn."""
-        return self
 
     def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
         """One perturbed graph per coalition."""
@@ -52,11 +48,23 @@ class Isolate(Checked):
             return perturbations
         blank = setup.reference.to(perturbations.feature_table)[None]
         rows = np.where(on, perturbations.feature_rows(), len(perturbations.feature_table))
-        return replace(
-            perturbations,
-            feature_row=rows,
-            feature_table=torch.cat([perturbations.feature_table, blank]),
-        )
+        table = torch.cat([perturbations.feature_table, blank])
+        return replace(perturbations, feature_row=rows, feature_table=table)
+
+
+@dataclass(frozen=True)
+class RemoveRows(Fixed):
+    """A switched-off node is removed: its row of x and of all attributes, and its edges.
+
+    For models that make edges of their own from positions or features (SchNet, DGCNN), or mix all
+    nodes (`to_dense_batch`, attention over all nodes), to which an isolated node is still there.
+    Features of explained nodes are switched off as in Eq. 1. Each coalition is one plain call. A
+    graph without nodes has logits (or values) of 0.
+    """
+
+    def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
+        """One perturbed graph per coalition."""
+        return replace(Isolate()(setup, features_on, nodes_on), removes_rows=True)
 
 
 def switch_features_off(
@@ -84,16 +92,10 @@ def switch_features_off(
 
 
 @dataclass(frozen=True)
-class CutEdges(Checked):
+class CutEdges(Fixed):
     """A' loses the switched-off edges; every node keeps its features and its other edges."""
 
     edge_players = True
-    blocks_paths = False
-    feature_rows: ClassVar[FeatureRows] = "own"
-
-    def prepare(self, setup: GameSetup, rng: torch.Generator) -> CutEdges:  # noqa: ARG002  (nothing is drawn)
-        """Nothing is drawn."""
-        return self
 
     def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
         """One perturbed graph per coalition; the second mask is over edges."""

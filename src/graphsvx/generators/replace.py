@@ -12,13 +12,12 @@ from torch_geometric.explain.algorithm.utils import set_masks
 
 from graphsvx.core.arrays import Bools
 from graphsvx.core.perturbation import Perturbations
-from graphsvx.generators.base import FeatureRows, GameSetup
+from graphsvx.generators.base import FeatureRows, Fixed, GameSetup
 from graphsvx.generators.isolate import switch_features_off
-from graphsvx.utils.constraints import Checked
 
 
 @dataclass(frozen=True)
-class ReplaceRows(Checked):
+class ReplaceRows(Fixed):
     """X' = M_N X + (1 - M_N) mu, A' = A: a switched-off node keeps its edges, not its features.
 
     PGM-Explainer's generator, with the bracket where it belongs. `by="zero"` replaces by 0.
@@ -26,23 +25,14 @@ class ReplaceRows(Checked):
     """
 
     by: Literal["mean", "zero"] = "mean"
-    edge_players = False
-    blocks_paths = False
     feature_rows: ClassVar[FeatureRows] = "by_mask"
-
-    def prepare(self, setup: GameSetup, rng: torch.Generator) -> ReplaceRows:  # noqa: ARG002  (nothing is drawn)
-        """Nothing is drawn."""
-        return self
 
     def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
         """One perturbed graph per coalition."""
         field, players = setup.field, setup.players
         features = setup.feature_table
-        new = (
-            setup.reference.to(features)[None]
-            if self.by == "mean"
-            else torch.zeros_like(features[:1])
-        )
+        reference = setup.reference if self.by == "mean" else torch.zeros_like(setup.reference)
+        new = reference.to(features)[None]
         on = np.ones((len(nodes_on), field.size), dtype=bool)
         perturbations = switch_features_off(setup, Perturbations(on, None, features), features_on)
         table, rows = perturbations.feature_table, perturbations.feature_rows().copy()
@@ -57,12 +47,10 @@ class OwnFeatures:
 
     def __call__(self, setup: GameSetup, vectors: Tensor) -> Perturbations:
         """One perturbed graph per row of `vectors` [rows, F], the explained node's features."""
-        field = setup.field
-        table = setup.feature_table
-        count = len(vectors)
-        rows = np.tile(np.arange(field.size), (count, 1))
+        table, count, size = setup.feature_table, len(vectors), setup.field.size
+        rows = np.tile(np.arange(size), (count, 1))
         rows[:, 0] = len(table) + np.arange(count)
-        on = np.ones((count, field.size), dtype=bool)
+        on = np.ones((count, size), dtype=bool)
         return Perturbations(on, rows, torch.cat([table, vectors.to(table)]))
 
 

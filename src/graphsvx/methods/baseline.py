@@ -18,9 +18,8 @@ from graphsvx.core.field import Field
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.players import FeatureChoice, Players, Sides, find_players
 from graphsvx.core.query import Query
-from graphsvx.engine.checks import unperturbed
 from graphsvx.engine.choose import choose_evaluator, evaluate
-from graphsvx.engine.evaluator import Evaluator, Plain
+from graphsvx.engine.evaluator import Evaluator, Plain, unperturbed
 from graphsvx.errors import UnsupportedError
 from graphsvx.generators import GameSetup
 from graphsvx.methods.pipeline import Prediction

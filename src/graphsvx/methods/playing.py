@@ -18,14 +18,13 @@ from graphsvx.core.arrays import Bools, Ids, by_size, row_sizes
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.row_ids import RowIds
-from graphsvx.engine.checks import equals_plain_calls
 from graphsvx.engine.choose import run_verified
-from graphsvx.engine.evaluator import Checks, Evaluator
+from graphsvx.engine.evaluator import Checks, Evaluator, equals_plain_calls
 from graphsvx.engine.profile import profile_for
 from graphsvx.errors import ModelError
 from graphsvx.games.base import empty_and_full
 from graphsvx.games.graph_game import GraphGame
-from graphsvx.games.separate import separate_games
+from graphsvx.games.lookup_game import separate_games
 from graphsvx.generators import GameSetup, Generator
 from graphsvx.masks import Auto, Paired
 from graphsvx.masks.base import all_rows

@@ -81,7 +81,7 @@ def test_fast_layers_equal_their_own_code(kind: str, loops: bool, features: int)
     reach = 3 if kind.startswith("gcn") else 2
     for eager in (0, 1 << 12):
         for lean in (True, False):
-            quick = outputs(model, data, Shortcuts(reach, rounds=2, degrees_only=lean), eager=eager)
+            quick = outputs(model, data, Shortcuts(reach, rounds=2, products=lean), eager=eager)
             torch.testing.assert_close(quick, slow, atol=3e-6, rtol=1e-5)
 
 
@@ -97,7 +97,7 @@ def test_edge_weights_and_loops_of_the_graph_count(kind: str) -> None:
         model = Stack(kind, 5, weighted=True).eval()
         slow = outputs(model, data, Shortcuts(3, shared_rows=False))
         for lean in (True, False):
-            quick = outputs(model, data, Shortcuts(3, rounds=2, degrees_only=lean))
+            quick = outputs(model, data, Shortcuts(3, rounds=2, products=lean))
             torch.testing.assert_close(quick, slow, atol=3e-6, rtol=1e-5)
 
 
@@ -124,7 +124,7 @@ def test_a_first_round_by_products_equals_the_layers_own_code(
         data.edge_index = torch.cat([data.edge_index, double, double.flip(0)], 1)
         slow = outputs(model, data, Shortcuts(3, shared_rows=False))
         reach = 3 if kind.startswith("gcn") else 2
-        shortcuts = Shortcuts(reach, rounds=2, degrees_only=True, products=True)
+        shortcuts = Shortcuts(reach, rounds=2, products=True)
         quick = outputs(model, data, shortcuts)
         torch.testing.assert_close(quick, slow, atol=3e-6, rtol=1e-5)
     assert bool(sums) is (kind not in _OWN_CODE)
@@ -202,18 +202,18 @@ class OwnDegrees(nn.Module):
 def test_degrees_that_the_model_reads_itself_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     model = OwnDegrees().double()
     ways: list[Shortcuts] = []
-    plain = Rows._evaluate
+    plain = Rows._in_batches
 
     def watched(self: Rows, *args) -> Tensor:
         ways.append(self.shortcuts)
         return plain(self, *args)
 
-    monkeypatch.setattr(Rows, "_evaluate", watched)
+    monkeypatch.setattr(Rows, "_in_batches", watched)
     for seed in range(4):
         data: Data = random_graph(seed, nodes=9, chance=0.25)
         e = explain(model, data, node=1, method=GraphSVX(samples=4000))
         assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)
         assert e.certificate.fallback is None
-    assert any(not shortcuts.degrees_only for shortcuts in ways), (
+    assert any(not shortcuts.products for shortcuts in ways), (
         "counting edges does not do for this model"
     )
