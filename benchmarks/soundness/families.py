@@ -25,8 +25,7 @@ from benchmarks.soundness.judge import (
 )
 from benchmarks.soundness.models import Built
 from benchmarks.soundness.oracle import Question
-from graphsvx.engine import profile, rows
-from graphsvx.engine.kernels import registry as kernels
+from graphsvx.engine import kernels, profile, rows
 from graphsvx.estimators import WLS, Lasso
 from graphsvx.games import graph_game
 from graphsvx.generators import isolate

@@ -30,6 +30,7 @@ _WIDE = 64
 """Columns from which on copies of rows cost more than keeping in mind what they are sums of."""
 _SIZES = {"size", "numel", "nelement", "__len__"}
 _NEW = ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
+_FILLED = ("zeros_like", "ones_like")  # what models write into
 
 _HANDLERS: dict[tuple[type[Lazy], str], Callable[..., Any]] = {}
 """By kind of lazy tensor and name of an operation; NotImplemented: not for these arguments."""
@@ -151,7 +152,7 @@ class StoredRows(Lazy):
     @classmethod
     def row_by_row(cls, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         """An operation on the stored rows, if it treats each row by itself."""
-        if kwargs.get("inplace") or "out" in kwargs:
+        if name in _FILLED or kwargs.get("inplace") or "out" in kwargs:
             return NotImplemented
         rows = [value for value in tensors(args, kwargs) if type(value) is cls]
         like = min(rows, key=lambda value: value.base.shape[0])

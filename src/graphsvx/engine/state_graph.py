@@ -440,8 +440,7 @@ class StateRounds:
         count = self.starts[level + 1] - self.starts[level]
         local, edges = self._before(level, x, values[0][into] if values else None)
         out = None
-        plain_call = not values or (len(values) == 1 and values[0] is self.weight)
-        if kernel is not None and kernel.forward is not None and plain_call:
+        if kernel is not None and kernel.forward is not None and not values:
             out = kernel.forward(layer, local, edges, count)
         if out is None:
             self._require_all_edges()

@@ -123,12 +123,10 @@ class _KernelForward:
 
     def _computed(self, x: Any, rows: int) -> Any:
         """The first `rows` rows of the output; None: the kernel does not apply."""
-        first_round = self.edges.first_round
-        if first_round is None or self.rounds.done:
-            return self.kernel.forward and self.kernel.forward(self.layer, x, self.edges, rows)
-        if self.kernel.first_round is None or not first_round.takes(x):
+        first_round = None if self.rounds.done else self.edges.first_round
+        if self.kernel.forward is None or not (first_round is None or first_round.takes(x)):
             return None
-        return self.kernel.first_round(self.layer, x, first_round, rows)
+        return self.kernel.forward(self.layer, x, first_round or self.edges, rows)
 
 
 @contextmanager

@@ -1,0 +1,750 @@
+"""Fast code for PyG's layers (kernels), which layers of a model it applies to, edges of a batch.
+
+PyG gathers a row for each edge, weighs it and scatters it. In a batch whose edges are sorted by
+target (`BatchEdges`), `torch.embedding_bag` adds the rows of each segment where they are: several
+times faster.
+
+Before the first round all graphs of a batch have the same features, so what an edge (j, t) sends
+is the same in all of them, and graphs differ in which nodes are active. The sum that t receives is
+then a product of two matrices (`FirstRound`), [graphs, in-neighbours of t] of zeros and ones (or of
+degrees) and [in-neighbours of t, width] of messages. The outermost nodes of the field, by far the
+most, need no rows in the batch.
+
+A layer of one's own that reads its in-edges only is registered in the same way:
+
+    register(LayerKernel(MyConv, reads_degrees=False))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn import (
+    APPNP,
+    ARMAConv,
+    CGConv,
+    EdgeConv,
+    GATConv,
+    GatedGraphConv,
+    GATv2Conv,
+    GCN2Conv,
+    GCNConv,
+    GENConv,
+    GINConv,
+    GINEConv,
+    GraphConv,
+    LEConv,
+    MFConv,
+    NNConv,
+    PNAConv,
+    ResGatedGraphConv,
+    SAGEConv,
+    SGConv,
+    SSGConv,
+    TAGConv,
+    TransformerConv,
+)
+from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.dense.linear import Linear
+
+from graphsvx.core.arrays import Ids, as_tensors
+from graphsvx.core.field import Field
+from graphsvx.engine.lazy import Lazy, PrefixRows, SharedRows, StoredRows, plain
+from graphsvx.engine.structure import aggregates_locally
+
+_ALONE = 1e-6  # share of all weights: with no more than this left, a sender is the only one
+# exp(-x) may underflow for larger x: then in double precision, or not at all.
+_STEEP, _STEEPEST = 70.0, 600.0
+
+
+# --- edges of a batch --------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class BatchEdges:
+    """The edges of a batch, sorted by target."""
+
+    index: Tensor
+    """The tensor that the model gets as edge_index."""
+    weight: Tensor | None
+    """Layers with weighted edges run their own code."""
+    source: Ids
+    target: Ids
+    starts: Ids
+    """CSC pointer [rows + 1]: the edges into row i are starts[i]:starts[i + 1]."""
+    loops: bool
+    """Whether there are self-loops."""
+    degree: Tensor | None = None
+    """In-degree of each row, if edges that only add to a degree are not listed."""
+    first_round: FirstRound | None = None
+    """The edges of the first round, if they are not listed here."""
+    activity: Tensor | None = None
+    """How active the sender of each edge is, if outputs are differentiated by it; else they are."""
+    _shared: dict[Any, Any] = field(default_factory=dict)
+
+    def begin_with(self, first_round: FirstRound) -> None:
+        """Take the edges of the first round, degrees and differentiable activity from there."""
+        self.first_round = first_round
+        if first_round.degree is not None:
+            self.degree = first_round.of_rows(first_round.degree)[:, 0]
+        if first_round.active.requires_grad:
+            activity = first_round.of_rows(first_round.active)[:, 0]
+            self.activity = activity.index_select(0, self.index[0])
+
+    @property
+    def rows(self) -> int:
+        """Number of nodes in the batch."""
+        return len(self.starts) - 1
+
+    def once(self, name: Any, make: Callable[[], Any]) -> Any:
+        """Value cached under `name` for all layers of a call; computed on first use."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
+
+    def segments(self, rows: int, loops: bool = False) -> EdgeSegments:
+        """The edges into the first rows; with `loops` one more per row from itself, at the end."""
+        return self.once((rows, loops), lambda: self._segments(rows, loops))
+
+    def _segments(self, rows: int, loops: bool) -> EdgeSegments:
+        stop = int(self.starts[rows])
+        starts = torch.from_numpy(self.starts[:rows]).to(self.index.device)
+        activity = None if self.activity is None else self.activity[:stop]
+        if not loops:
+            return EdgeSegments(self.index[0, :stop], starts, activity)
+        own = np.arange(rows)
+        at_own, between = self.starts[1 : rows + 1] + own, np.arange(stop) + self.target[:stop]
+        sources = np.empty(stop + rows, dtype=np.int64)
+        sources[between], sources[at_own] = self.source[:stop], own
+        index, places = as_tensors(self.index.device, sources, between)
+        if activity is not None:
+            activity = activity.new_ones(stop + rows).index_copy(0, places, activity)
+        return EdgeSegments(index, starts + torch.arange(rows, device=starts.device), activity)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeSegments:
+    """Sources grouped by target: segment i is sources[starts[i]:starts[i + 1]]."""
+
+    sources: Tensor
+    starts: Tensor
+    activity: Tensor | None = None
+    """How active each sender is, 0 or 1; None: all are."""
+
+    def add(self, x: Tensor, mode: str = "sum", weight: Tensor | None = None) -> Tensor:
+        """Sum (or mean) of the rows of x in each segment."""
+        sources = self.sources
+        if isinstance(x, SharedRows):
+            sources, x = x.index.index_select(0, sources), x.base
+        elif isinstance(x, PrefixRows):
+            x = x.base
+        x = plain(x)
+        if self.activity is None:
+            return embedding_sum(sources, x, self.starts, weight, mode)
+        activity = self.activity.to(x.dtype)
+        if mode == "sum":
+            weight = activity if weight is None else weight * activity
+            return embedding_sum(sources, x, self.starts, weight)
+        return self.means(activity.new_ones(len(sources), 1), x[:, None], sources)[:, 0]
+
+    def means(self, weights: Tensor, values: Tensor, sources: Tensor) -> Tensor:
+        """Means with `weights` [edges, heads] of `values` [rows, heads, width] at `sources`.
+
+        [segments, heads, width]; zeros for a segment without active senders. The derivative by
+        activity is the difference that a sender makes: where it is not active, and its weight is
+        above the sum of all others, the derivative itself may be many times larger.
+        """
+        heads, width = values.shape[1:]
+        activity = None if self.activity is None else self.activity.to(values.dtype)[:, None]
+        active = weights if activity is None else weights * activity.detach()
+        head = torch.arange(heads, device=sources.device)[:, None]
+        # The sum of the weights is one more column of the values.
+        table = functional.pad(values, (0, 1), value=1.0).reshape(-1, width + 1)
+        starts = self.starts + head * len(sources)
+        sums = embedding_sum(
+            (sources * heads + head).reshape(-1),
+            table,
+            starts.reshape(-1),
+            active.t().reshape(-1),
+        )
+        total = sums.view(heads, len(self.starts), width + 1).transpose(0, 1)
+        norm = total[:, :, width:]
+        means = total[:, :, :width] / norm.masked_fill(norm == 0, 1)
+        if activity is None:
+            return means
+        targets, joins = self.targets(), 1 - 2 * activity.detach()
+        before, norm, weights = means.detach()[targets], norm.detach()[targets], weights.detach()
+        others = norm[:, :, 0] + weights * joins
+        alone = others <= _ALONE * norm[:, :, 0]
+        share = weights / others.masked_fill(alone, 1)
+        apart = values.detach().index_select(0, sources) - before
+        difference = torch.where(alone[:, :, None], before, share[:, :, None] * apart)
+        change = (activity - activity.detach())[:, :, None]
+        return means.index_add(0, targets, change * difference)
+
+    def pointer(self) -> Tensor:
+        """Segment boundaries [segments + 1]."""
+        count = self.starts.shape[0]
+        ends = self.starts.new_empty(count + 1)
+        ends[:count], ends[count] = self.starts, self.sources.shape[0]
+        return ends
+
+    def targets(self) -> Tensor:
+        """The segment of each edge."""
+        rows = torch.arange(self.starts.shape[0], device=self.starts.device)
+        return torch.repeat_interleave(
+            rows, self.pointer().diff(), output_size=self.sources.shape[0]
+        )
+
+
+def embedding_sum(
+    sources: Tensor, x: Tensor, starts: Tensor, weight: Tensor | None, mode: str = "sum"
+) -> Tensor:
+    """`torch.nn.functional.embedding_bag` without the checks of its wrapper."""
+    return torch.embedding_bag(
+        x, sources, starts, mode=int(mode == "mean"), per_sample_weights=weight
+    )[0]
+
+
+# --- the first round ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FieldEdges:
+    """Edges into the nodes that the first round computes, sorted by target; no self-loops."""
+
+    sources: Tensor
+    targets: Tensor
+    starts: list[int]
+    """The edges into node t are starts[t]:starts[t + 1]."""
+
+    @property
+    def count(self) -> int:
+        """Number of nodes that the first round computes: the first ones of the field."""
+        return len(self.starts) - 1
+
+    @staticmethod
+    def of(field: Field, rounds: int, device: torch.device) -> FieldEdges:
+        """Of a model with so many rounds. Nodes of a field are sorted by hops."""
+        count = int(np.searchsorted(field.hops, rounds))
+        edges = field.by_target
+        edges = edges[: int(np.searchsorted(field.target[edges], count))]
+        target = field.target[edges]
+        sources, targets = as_tensors(device, field.source[edges], target)
+        starts = np.searchsorted(target, np.arange(count + 1)).tolist()
+        return FieldEdges(sources, targets, starts)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstRound:
+    """The edges of a batch in its first round; stands for `BatchEdges`."""
+
+    edges: FieldEdges
+    active: Tensor
+    """Which nodes are active, [nodes, graphs]."""
+    degree: Tensor | None
+    """In-degrees, [nodes, graphs], if a layer reads them."""
+    index: Tensor
+    """The node of each row of the batch."""
+    cells: Tensor
+    """Position of each row of the batch in the flattened [nodes, graphs]."""
+    loops = False
+    """Fields with self-loops have no first round."""
+
+    @staticmethod
+    def of(
+        edges: FieldEdges,
+        active: NDArray[np.bool_],
+        degrees: NDArray[np.float32] | None,
+        nodes: Tensor,
+        graphs: Tensor,
+    ) -> FirstRound:
+        """For `active` and `degrees` [nodes, graphs] and the node and graph of each row."""
+
+        def contiguous(values: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(values)).to(nodes.device)
+
+        degree = None if degrees is None else contiguous(degrees)
+        cells = nodes * active.shape[1] + graphs
+        return FirstRound(edges, contiguous(active), degree, nodes, cells)
+
+    def as_function_of(self, active: Tensor, sources: Tensor, targets: Tensor) -> FirstRound:
+        """The same as a differentiable function of `active` [nodes, graphs], 0 or 1.
+
+        `sources` and `targets`: the edges that degrees count.
+        """
+        degree = self.degree
+        if degree is not None:
+            change = active - active.detach()
+            degree = degree.index_add(0, targets, change.index_select(0, sources))
+        return replace(self, active=active, degree=degree)
+
+    def takes(self, x: Any) -> bool:
+        """Whether x stands for rows of the field's nodes."""
+        return isinstance(x, SharedRows) and x.index is self.index
+
+    def segments(self, rows: int) -> FirstRound:  # noqa: ARG002  (as of BatchEdges)
+        """The edges into all rows."""
+        return self
+
+    def add(self, x: Any, mode: str = "sum") -> Tensor:
+        """Sum (or mean) of the rows of x over active in-neighbours, a row for each of the batch."""
+        base = plain(x.base)
+        if mode == "sum":
+            return self.sums(base.index_select(0, self.edges.sources))
+        equal = base.new_ones(len(self.edges.sources), 1)
+        return self._weighted_means(equal, None, base[:, None])[:, 0]
+
+    def sums(self, messages: Tensor, scale: Tensor | None = None) -> Tensor:
+        """Sums of messages [edges, width] from active in-neighbours, [rows, width].
+
+        `scale` [nodes, graphs]: what a sender's messages are multiplied by, 0 if it is not active.
+        """
+        senders = self.active.to(messages.dtype) if scale is None else scale
+        starts, sources = self.edges.starts, self.edges.sources
+        received = []
+        for first, last in pairwise(starts):
+            part = senders.index_select(0, sources[first:last])
+            received.append(part.t() @ messages[first:last])
+        return torch.cat(received).index_select(0, self.cells)
+
+    def of_rows(self, values: Tensor) -> Tensor:
+        """Entries of [nodes, graphs] for each row of the batch, [rows, 1]."""
+        return values.reshape(-1).index_select(0, self.cells)[:, None]
+
+    def attend(self, scores: Tensor, self_scores: Tensor | None, values: Tensor) -> Tensor | None:
+        """Softmax of scores [edges, heads] over active in-neighbours, times values, and the sum.
+
+        `self_scores` [targets, heads]: of the targets' self-loops; `values` [nodes, heads, width].
+        A row without edges gives zeros. None: scores are too far apart for a common scale.
+        """
+        targets, scores = self.edges.targets, scores.detach()  # of features alone
+        top = scores.new_full((self.edges.count, scores.shape[1]), -torch.inf)
+        low = -top
+        if self_scores is not None:
+            top = low = self_scores = self_scores.detach()
+        top = top.index_reduce(0, targets, scores, "amax")
+        low = low.index_reduce(0, targets, scores, "amin")
+        steepest = float((top - low).amax())
+        if not steepest < _STEEPEST:
+            return None
+        precision = torch.float64 if steepest > _STEEP else values.dtype
+        weights = (scores - top.index_select(0, targets)).to(precision).exp_()
+        own_weights = None if self_scores is None else (self_scores - top).to(precision).exp_()
+        return self._weighted_means(weights, own_weights, values.to(precision)).to(values.dtype)
+
+    def _weighted_means(
+        self, weights: Tensor, self_weights: Tensor | None, values: Tensor
+    ) -> Tensor:
+        """Means of values [nodes, heads, width] over active in-neighbours, [rows, heads, width].
+
+        `weights` [edges, heads]; `self_weights` [targets, heads]: of the targets' self-loops.
+        """
+        # The sum of the weights is one more column of the values.
+        table = functional.pad(values, (0, 1), value=1.0)
+        messages = weights[:, :, None] * table.index_select(0, self.edges.sources)
+        total = self.sums(messages.flatten(1)).view(-1, *table.shape[1:])
+        if self_weights is not None:
+            own_weights = self_weights.index_select(0, self.index)
+            total = total + own_weights[:, :, None] * table.index_select(0, self.index)
+        norm = total[:, :, -1:]
+        means = total[:, :, :-1] / norm.masked_fill(norm == 0, 1)
+        if not self.active.requires_grad:
+            return means
+        return self._with_differences(means.detach(), norm.detach(), weights, values)
+
+    def _with_differences(
+        self, means: Tensor, norm: Tensor, weights: Tensor, values: Tensor
+    ) -> Tensor:
+        """Means whose derivative by `active` is the difference that a sender makes.
+
+        The derivative itself may be many times larger: where a sender is not active whose weight
+        is above the sum of all others.
+        """
+        graphs = self.active.shape[1]
+        shape = (self.edges.count * graphs, *means.shape[1:])
+        all_means = means.new_zeros(shape).index_copy(0, self.cells, means)
+        all_norms = norm.new_ones(*shape[:2], 1).index_copy(0, self.cells, norm)
+        change = (self.active - self.active.detach()).to(means.dtype)
+        joins = 1 - 2 * self.active.detach().to(means.dtype)  # 1, or -1 where it would leave
+        moved = []
+        for target, (first, last) in enumerate(pairwise(self.edges.starts)):
+            senders = self.edges.sources[first:last]
+            rows = slice(target * graphs, (target + 1) * graphs)
+            weight = weights[first:last, :, None]
+            others = all_norms[rows, :, 0].t() + weight * joins[senders][:, None]
+            share = torch.where(others > 0, weight / others, 0) * change[senders][:, None]
+            received = torch.einsum("ehg,ehw->ghw", share, values[senders])
+            moved.append(received - share.sum(0).t()[:, :, None] * all_means[rows])
+        return means + torch.cat(moved).index_select(0, self.cells)
+
+
+# --- layers ------------------------------------------------------------------------------
+
+
+Forward = Callable[[Any, Any, BatchEdges | FirstRound, int], Any]
+"""(layer, x, edges, rows) -> the first `rows` rows of the layer's output; None: not computed.
+
+In the first round of a batch x stands for rows of the field's nodes."""
+
+
+@dataclass(frozen=True)
+class LayerKernel:
+    """Traits of one layer class whose messages follow the edges, and its fast forward.
+
+    Registering a kernel states that a layer reads nothing but its node's in-edges and, with
+    `reads_degrees`, the number of edges into the two ends. Only layers of exactly this class with
+    PyG's own code are recognised, and what the fast forward gives is checked at run time.
+    """
+
+    layer: type[MessagePassing]
+    forward: Forward | None = None
+    aggregations: tuple[type, ...] = (SumAggregation,)
+    """Aggregations for which `forward` is right."""
+    reads_degrees: bool = field(kw_only=True)
+    """Whether messages depend on in-degrees (GCN): then one more hop of edges is counted."""
+
+
+def _has_hooks(*modules: nn.Module) -> bool:
+    """Whether a forward hook is registered on any of the modules."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+
+
+def _sum_projected(layer: Any, lin: Any, x: Any, edges: Any, rows: int) -> Tensor | None:
+    """lin(aggregated rows), with the projection first where that is less work."""
+    if type(lin) is not Linear or _has_hooks(lin):
+        return None
+    mode = "mean" if type(layer.aggr_module) is MeanAggregation else "sum"
+    segments = edges.segments(rows)
+    # The bias is added last: a fused addmm takes twice as long.
+    if not isinstance(x, SharedRows) and lin.out_channels >= lin.in_channels:
+        out = functional.linear(segments.add(x, mode), lin.weight)
+    else:
+        out = segments.add(functional.linear(x, lin.weight), mode)
+    return out if lin.bias is None else out.add_(lin.bias)
+
+
+def _add_projection(out: Tensor, lin: Any, x: Any, rows: int) -> Tensor:
+    """out + lin(first rows of x), in place."""
+    x = x[:rows]
+    if isinstance(x, Lazy) or type(lin) is not Linear or _has_hooks(lin):
+        return out.add_(plain(lin(x)))
+    out.add_(functional.linear(x, lin.weight))
+    return out if lin.bias is None else out.add_(lin.bias)
+
+
+def _graph_conv(layer: Any, x: Any, edges: Any, rows: int) -> Any:
+    """W_1 X + W_2 (sum or mean over in-neighbours)."""
+    out = _sum_projected(layer, layer.lin_rel, x, edges, rows)
+    return None if out is None else _add_projection(out, layer.lin_root, x, rows)
+
+
+def _sage(layer: Any, x: Any, edges: Any, rows: int) -> Any:
+    """W_1 X + W_2 (mean or sum over in-neighbours)."""
+    out = None if layer.project else _sum_projected(layer, layer.lin_l, x, edges, rows)
+    if out is not None and layer.root_weight:
+        out = _add_projection(out, layer.lin_r, x, rows)
+    return functional.normalize(out, p=2.0, dim=-1) if layer.normalize and out is not None else out
+
+
+# Rows wider than this are projected before they are added up.
+_GIN_WIDE = 64
+
+
+def _gin(layer: Any, x: Any, edges: Any, rows: int) -> Any:
+    """nn((1 + eps) X + sum over in-neighbours)."""
+    if x.shape[1] <= _GIN_WIDE:
+        root = (1 + layer.eps) * plain(x[:rows])
+        return layer.nn(edges.segments(rows).add(x) + root)
+    net = layer.nn
+    if type(net) is not nn.Sequential or type(net[0]) is not nn.Linear or _has_hooks(net, net[0]):
+        return None
+    hidden = functional.linear(x, net[0].weight)
+    out = edges.segments(rows).add(hidden) + (1 + layer.eps) * plain(hidden[:rows])
+    return net[1:](out if net[0].bias is None else out + net[0].bias)
+
+
+def _gcn(layer: Any, x: Any, edges: BatchEdges | FirstRound, rows: int) -> Any:
+    """D^-1/2 (A + I) D^-1/2 X W + b."""
+    loops = layer.add_self_loops
+    if not layer.normalize or (loops and edges.loops):
+        return None
+    if isinstance(edges, FirstRound):
+        if edges.degree is None:
+            return None
+        x = layer.lin(x)
+        # 1 / sqrt(degree) of a sender is its part of the weight of its edges.
+        root = _inverse_root(edges.degree.to(x.dtype) + loops)
+        out = edges.sums(plain(x.base).index_select(0, edges.edges.sources), root * edges.active)
+        own_root = edges.of_rows(root)
+        if loops:
+            out += own_root * plain(x)
+        out *= own_root
+    else:
+        x, segments = layer.lin(x), edges.segments(rows, loops)
+
+        def weights() -> Tensor:
+            degree = edges.degree
+            if degree is None:
+                degree = torch.from_numpy(np.diff(edges.starts)).to(edges.index.device)
+            root = _inverse_root(degree.to(x.dtype) + loops)
+            into = root[:rows].index_select(0, segments.targets())
+            return root.index_select(0, segments.sources).mul_(into)
+
+        weight = edges.once(("gcn", rows, loops, x.dtype), weights)
+        out = segments.add(x, weight=weight)
+    return out if layer.bias is None else out.add_(layer.bias)
+
+
+def _inverse_root(degree: Tensor) -> Tensor:
+    """D^-1/2, 0 where the degree is 0. Overwrites `degree`."""
+    root = degree.pow_(-0.5)
+    return root.masked_fill_(root == torch.inf, 0)
+
+
+# Attention.
+
+
+@dataclass(frozen=True, eq=False)
+class _Heads:
+    """What rows have for each attention head, each distinct row once."""
+
+    table: Tensor
+    """[distinct rows, heads, ...]."""
+    index: Tensor | None
+    """The distinct row of each row of the batch; None: they are the same."""
+
+    @staticmethod
+    def of(rows: Any, heads: int) -> _Heads:
+        """From the output of a projection, which may be lazy."""
+        table = plain(rows.base if isinstance(rows, StoredRows) else rows)
+        index = rows.index if isinstance(rows, SharedRows) else None
+        return _Heads(table.view(table.shape[0], heads, -1), index)
+
+    def at(self, rows: Tensor) -> Tensor:
+        """Distinct rows of rows of the batch."""
+        return rows if self.index is None else self.index.index_select(0, rows)
+
+    def pick(self, rows: Tensor) -> Tensor:
+        """A copy of what rows of the batch have."""
+        return self.table.index_select(0, self.at(rows))
+
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""Scores [edges, heads] of what senders and receivers have, of which the first is overwritten."""
+_OfAttention = tuple[_Heads, _Heads, _Heads, Score]
+"""What senders and receivers have for the scores, values, and the score itself."""
+
+
+def _attend(parts: _OfAttention, edges: Any, rows: int, loops: bool) -> Tensor | None:
+    """Means of values, weighed by a softmax of scores over each node's in-edges.
+
+    [rows, heads, width]; zeros for a node without edges. In the first round scores are those of the
+    field's own edges, which all graphs share.
+    """
+    senders, receivers, values, score = parts
+    if isinstance(edges, FirstRound):
+        sent, received, ends = senders.table, receivers.table, edges.edges
+        own = score(sent[: ends.count].clone(), received[: ends.count]) if loops else None
+        scores = score(sent.index_select(0, ends.sources), received.index_select(0, ends.targets))
+        return edges.attend(scores, own, values.table)
+    segments = edges.segments(rows, loops)
+    targets = segments.targets()
+    scores = score(senders.pick(segments.sources), receivers.pick(targets))
+    shift = scores.new_full((rows, scores.shape[1]), -torch.inf)
+    shift.index_reduce_(0, targets, scores.detach(), "amax")
+    weights = (scores - shift.index_select(0, targets)).exp_()
+    means: Tensor = segments.means(weights, values.table, values.at(segments.sources))
+    return means
+
+
+def _merge_heads(layer: Any, out: Tensor) -> Tensor:
+    """Heads side by side, or their mean."""
+    return out.reshape(out.shape[0], -1) if layer.concat else out.mean(1)
+
+
+def _gat(layer: Any, x: Any, edges: Any, rows: int) -> Any:
+    """GATConv and GATv2Conv, with scores of the sum of a sender's and a receiver's part."""
+    second = isinstance(layer, GATv2Conv)
+    loops = layer.add_self_loops
+    if layer.edge_dim is not None or (loops and edges.loops) or not (second or layer.lin):
+        return None
+
+    def score(sent: Tensor, received: Tensor) -> Tensor:
+        out = functional.leaky_relu_(sent.add_(received), layer.negative_slope)
+        return (out * layer.att).sum(-1) if second else out
+
+    if second:  # a . leaky_relu(W_l x_j + W_r x_i)
+        values = senders = _Heads.of(layer.lin_l(x), layer.heads)
+        shares = layer.share_weights
+        receivers = senders if shares else _Heads.of(layer.lin_r(x), layer.heads)
+    else:  # leaky_relu(a_l . W x_j + a_r . W x_i)
+        values = _Heads.of(layer.lin(x), layer.heads)
+        senders, receivers = (
+            replace(values, table=(values.table * part).sum(-1))
+            for part in (layer.att_src, layer.att_dst)
+        )
+    out = _attend((senders, receivers, values, score), edges, rows, loops)
+    if out is None:
+        return None
+    out = _merge_heads(layer, out)
+    if layer.res is not None:
+        out = _add_projection(out, layer.res, x, rows)
+    return out if layer.bias is None else out + layer.bias
+
+
+def _transformer(layer: Any, x: Any, edges: Any, rows: int) -> Any:
+    """Attention with scores q_i . k_j / sqrt(width), and a (gated) skip connection."""
+    if layer.lin_edge is not None:
+        return None
+
+    def score(keys: Tensor, queries: Tensor) -> Tensor:
+        return keys.mul_(queries).sum(-1) / sqrt(layer.out_channels)
+
+    query, key, value = (
+        _Heads.of(lin(x), layer.heads) for lin in (layer.lin_query, layer.lin_key, layer.lin_value)
+    )
+    out = _attend((key, query, value, score), edges, rows, False)
+    if out is None:
+        return None
+    out = _merge_heads(layer, out)
+    if not layer.root_weight:
+        return out
+    skip = plain(layer.lin_skip(x[:rows]))
+    if layer.lin_beta is None:
+        return out + skip
+    beta = layer.lin_beta(torch.cat([out, skip, out - skip], dim=-1)).sigmoid()
+    return beta * skip + (1 - beta) * out
+
+
+# --- which layers have kernels -----------------------------------------------------------
+
+
+_SUM_OR_MEAN = (SumAggregation, MeanAggregation)
+# Layers of which only the traits are known: they run their own code.
+_READ_DEGREES = (
+    APPNP, ARMAConv, CGConv, EdgeConv, GatedGraphConv, GCN2Conv, GENConv, LEConv, MFConv, NNConv,
+    PNAConv, ResGatedGraphConv, SGConv, SSGConv, TAGConv,
+)  # fmt: skip
+_KERNELS = {
+    kernel.layer: kernel
+    for kernel in (
+        LayerKernel(GraphConv, _graph_conv, _SUM_OR_MEAN, reads_degrees=False),
+        LayerKernel(SAGEConv, _sage, _SUM_OR_MEAN, reads_degrees=False),
+        LayerKernel(GINConv, _gin, reads_degrees=False),
+        LayerKernel(GCNConv, _gcn, reads_degrees=True),
+        LayerKernel(GATConv, _gat, reads_degrees=False),
+        LayerKernel(GATv2Conv, _gat, reads_degrees=False),
+        LayerKernel(TransformerConv, _transformer, reads_degrees=False),
+        LayerKernel(GINEConv, reads_degrees=False),
+        *(LayerKernel(layer, reads_degrees=True) for layer in _READ_DEGREES),
+    )
+}
+_METHODS = {
+    "forward", "propagate", "message", "aggregate", "update", "edge_updater", "edge_update",
+    "message_and_aggregate", "explain_message",
+}  # fmt: skip
+_HOOKS = tuple(
+    f"_{part}_forward_{kind}"
+    for part in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for kind in ("pre_hooks", "hooks")
+)
+
+
+def register(kernel: LayerKernel) -> None:
+    """Make a layer class known to the engine."""
+    _KERNELS[kernel.layer] = kernel
+
+
+def kernel_of(layer: nn.Module) -> LayerKernel | None:
+    """The kernel of a layer that runs its class's own code along the edges; None: there is none."""
+    kernel = _KERNELS.get(type(layer))
+    if kernel is None or not _is_unchanged(layer, kernel.layer):
+        return None
+    return kernel if layer.__dict__["flow"] == "source_to_target" else None
+
+
+def is_known(layer: Any) -> bool:
+    """Whether a layer is known to read the in-edges of each node, one node at a time."""
+    return kernel_of(layer) is not None and aggregates_locally(layer.aggr_module)
+
+
+def _is_unchanged(layer: nn.Module, kind: type) -> bool:
+    """Whether no method was replaced, in the layer or in its class, and no hook registered."""
+    attributes = layer.__dict__
+    if any(map(attributes.get, _HOOKS)) or attributes.get("_explain"):
+        return False
+    for name in attributes.keys() & _METHODS:
+        # PyG binds a method of the class again when explain mode or decomposition changes.
+        variants = [getattr(kind, f"{prefix}{name}", None) for prefix in ("", "_orig_", "_jinja_")]
+        function = getattr(attributes[name], "__func__", None)
+        if function is None or function not in variants:
+            return False
+    homes = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    return all(
+        getattr(getattr(kind, name, None), "__module__", kind.__module__).partition(".")[0] in homes
+        for name in _METHODS
+    )
+
+
+def fast_kernel(layer: nn.Module) -> LayerKernel | None:
+    """The kernel that computes a layer; None: it runs its own code."""
+    kernel = kernel_of(layer)
+    if kernel is None or kernel.forward is None:
+        return None
+    attributes = layer.__dict__
+    usual = attributes["node_dim"] in (-2, 0) and attributes.get("_decomposed_layers", 1) == 1
+    return kernel if usual and type(layer.aggr_module) in kernel.aggregations else None
+
+
+@dataclass(frozen=True, eq=False)
+class ModelLayers:
+    """Which modules of a model pass messages, and how. Holds no reference to any of them."""
+
+    layers: tuple[tuple[int, LayerKernel | None], ...]
+    """Their positions among the modules, with the kernel that computes them where there is one."""
+    widest: int
+    """Largest number of output features of any layer."""
+    degrees_suffice: bool
+    """Whether all layers are fast and edges beyond the last round only count in GCN's degrees."""
+    all_fast: bool
+    """Whether all layers have a kernel."""
+
+    @staticmethod
+    def of(parts: list[nn.Module]) -> ModelLayers:
+        """Those of a model, given all of its modules."""
+        matrices = [
+            weight.shape[0]
+            for part in parts
+            for weight in part._parameters.values()
+            if weight is not None and not nn.parameter.is_lazy(weight) and weight.dim() > 1
+        ]
+        passing = [(at, part) for at, part in enumerate(parts) if isinstance(part, MessagePassing)]
+        layers = tuple((at, fast_kernel(layer)) for at, layer in passing)
+        fast = all(kernel is not None for _, kernel in layers)
+        normalised = all(type(layer) is not GCNConv or layer.normalize for _, layer in passing)
+        return ModelLayers(layers, max(matrices, default=0), fast and normalised, fast)
+
+
+def is_plain_call(
+    x: Any, edge_index: Any, rest: tuple[Any, ...], named: Any, edges: BatchEdges
+) -> bool:
+    """Whether a layer was called on the batch itself, with no other arguments."""
+    return (
+        edge_index is edges.index
+        and isinstance(x, Tensor)
+        and x.dim() == 2
+        and x.shape[0] == edges.rows
+        and (not isinstance(x, Lazy) or isinstance(x, StoredRows))
+        and all(value is None for value in (*rest, *named.values()))
+    )
