@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from graphsvx.core.arrays import Bools
-from graphsvx.estimators.controls import ControlledWLS
+from graphsvx.estimators.controls import ControlledWLS, Waves, _signs, _train
 from graphsvx.estimators.least_squares import WLS
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks import All, Masks, Paired
 from graphsvx.masks.base import all_rows
+from graphsvx.testing.oracle import shapley_of_table
 
 
 def rough_game(players: int, seed: int) -> FunctionGame:
@@ -60,3 +61,24 @@ def test_errors_are_smaller_than_those_of_least_squares_and_true() -> None:
     assert fit.errors.norm() < 0.75 * plain.errors.norm()
     missed = (fit.values - exact) / fit.errors
     assert 0.4 < float(missed.square().mean().sqrt()) < 2
+
+
+@pytest.mark.parametrize("players", [2, 5, 6])
+def test_credit_of_waves_is_their_shapley_values(players: int) -> None:
+    rng = np.random.default_rng(players)
+    directions, amplitudes = rng.normal(size=(players, 3)), rng.normal(size=(3, 2))
+    waves = Waves(directions.astype(np.float32), amplitudes.astype(np.float32))
+    expected = shapley_of_table(waves.at(all_rows(players)))
+    assert np.allclose(waves.credit(), expected.T, atol=1e-6)
+    assert np.allclose(waves.credit().sum(1), 2 * waves.at_full(), atol=1e-12)
+
+
+def test_waves_predict_pairs_that_they_have_not_seen() -> None:
+    rng = np.random.default_rng(0)
+    members = all_rows(14)
+    members = members[members[:, 0]][rng.permutation(1 << 13)]
+    values = np.tanh(_signs(members) @ rng.normal(size=(14, 4))).sum(1, keepdims=True)
+    halves = [np.arange(0, 4000, 2), np.arange(1, 4000, 2)]
+    for waves in _train(members, values, np.zeros_like(values), halves):
+        missed = values[4000:] - waves.at(members[4000:])
+        assert (missed**2).mean() < 0.5 * (values**2).mean()

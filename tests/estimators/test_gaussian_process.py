@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from graphsvx.estimators import WLS, GaussianProcess
-from graphsvx.estimators.coalitions import Coalitions
+from graphsvx.estimators.covariance import Coalitions
 from graphsvx.estimators.gaussian_process import Known, _without_known
-from graphsvx.estimators.process_average import Pairs, average_processes
+from graphsvx.estimators.process import average_processes
 from graphsvx.games.base import FunctionGame, PlayerPrior
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks import Paired
@@ -106,8 +106,7 @@ def test_a_process_alone_has_a_wider_variance(seed: int) -> None:
     masks, values, empty, full = played(40, 600, seed)
     signs = np.concatenate([np.ones((1, 40)), 2.0 * masks.rows[::2] - 1])
     odd = np.concatenate([[(full - empty).numpy()], values[::2].numpy() - values[1::2].numpy()]) / 2
-    pairs = Pairs(Coalitions.of(signs), odd, np.append(0.0, masks.weights[::2]))
-    processes = average_processes(pairs, None)
+    processes = average_processes(Coalitions.of(signs), odd, None)
     alone = processes.likeliest.evidence().variance
     assert (processes.evidence.variance >= 2**0.5 * alone * (1 - 1e-9)).all()
 

@@ -13,12 +13,12 @@ import torch
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import BII, FSII, KSII, SII, STII
 from graphsvx.estimators.interactions import (
+    ParityKernel,
     ParityProcess,
     estimated_interactions,
     exact_interactions,
     interactions,
 )
-from graphsvx.estimators.parity_kernel import ParityKernel
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.paired import Paired
@@ -198,15 +198,14 @@ def test_estimates_are_exact_once_all_pairs_are_known(index, order: int) -> None
 
 
 @pytest.mark.parametrize("index", ESTIMATED)
-@pytest.mark.parametrize("theta", [1e-8, 300.0])
-def test_interactions_of_extreme_kernels_are_finite(index, theta: float) -> None:
+@pytest.mark.parametrize("lengths", [np.linspace(0.01, 2, 40), np.full(40, 1e-8), [300.0] * 40])
+def test_interactions_of_extreme_kernels_are_finite(index, lengths) -> None:
     players = 40
     rng = np.random.default_rng(0)
     signs = np.concatenate([np.ones((1, players)), rng.choice([-1.0, 1.0], (30, players))])
     sets = [np.arange(players)[:, None], np.array([[0, 1], [3, 39]]), np.array([[0, 5, 39]])]
     for parity in (1, -1):
-        kernel = ParityKernel(parity, np.ones(2), np.full((2, players), theta))
-        kernel.lengths[0] = np.linspace(0.01, 2, players)
+        kernel = ParityKernel(parity, np.array(lengths))
         factor = kernel.factor(signs)
         process = ParityProcess(
             kernel, signs, rng.normal(size=(31, 1)), (factor, True), np.ones(1), 15
@@ -257,3 +256,18 @@ def test_a_game_that_is_the_same_at_all_pairs_has_no_interactions(index) -> None
     for part in estimated_interactions(rows, values, half, half, index, sets, credit, credit):
         assert part.values == pytest.approx(0, abs=1e-12)
         assert np.isfinite(part.errors).all()
+
+
+@pytest.mark.parametrize("parity", [1, -1])
+def test_the_slope_of_a_kernel_is_that_of_its_likelihood(parity) -> None:
+    rng = np.random.default_rng(0)
+    signs, part = rng.choice([-1.0, 1.0], (30, 14)), rng.normal(size=(30, 2))
+    logs = 0.5 * rng.normal(size=14)
+
+    def misfit(at: np.ndarray) -> float:
+        return ParityKernel(parity, np.exp(at)).misfit(signs, part)[0]
+
+    _, slope = ParityKernel(parity, np.exp(logs)).misfit(signs, part, slopes=True)
+    steps = 1e-4 * np.eye(14)
+    wanted = [(misfit(logs + step) - misfit(logs - step)) / 2e-4 for step in steps]
+    np.testing.assert_allclose(slope, wanted, rtol=1e-4, atol=1e-4)

@@ -11,9 +11,15 @@ from scipy.special import softmax
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids
-from graphsvx.estimators import GaussianProcess, logit_model, logit_shapley
+from graphsvx.estimators import GaussianProcess, logits
 from graphsvx.estimators.gaussian_process import Known, Outcomes
-from graphsvx.estimators.logit_model import Link, LogitModel, Messages, fit_logits
+from graphsvx.estimators.logits import (
+    Link,
+    LogitModel,
+    Messages,
+    fit_logits,
+    simulated_shapley,
+)
 from graphsvx.games.base import FunctionGame, PlayerPrior
 from graphsvx.masks import Paired
 from graphsvx.masks.base import Masks, all_rows
@@ -75,9 +81,8 @@ def played(game: MessageGame, budget: int, seed: int) -> tuple[Masks, Tensor, Kn
 
 @pytest.mark.parametrize("hears", [True, False])
 def test_simulated_shapley_values_are_those_of_the_model_over_all_coalitions(
-    hears: bool, monkeypatch: pytest.MonkeyPatch
+    hears: bool,
 ) -> None:
-    monkeypatch.setattr(logit_shapley, "_DRAWS", 4096)
     rng = np.random.default_rng(5)
     prior = random_prior(rng, 4, 11)
     if not hears:
@@ -90,7 +95,7 @@ def test_simulated_shapley_values_are_those_of_the_model_over_all_coalitions(
         for group, size in zip(groups, sizes, strict=False)
     ]
     model = LogitModel(messages, Link(exclusive=True, columns=slice(0, 2)), coefficients)
-    credit, variance = logit_shapley.simulated_shapley(model, 4096)
+    credit, variance = simulated_shapley(model, 1 << 16)
     exact = shapley_of_table(model.at(all_rows(11)))
     assert (np.abs(credit - exact)[:4] <= 4.5 * np.sqrt(variance[:4]) + 1e-4).all()
     assert np.abs(credit - exact)[4:].max() < 0.15 * np.abs(exact[4:]).max()
@@ -108,21 +113,20 @@ def test_pairs_are_predicted_as_by_a_fit_to_all_others() -> None:
     for pair in (0, 7):
         others = np.delete(np.arange(len(masks.rows)), [2 * pair, 2 * pair + 1])
         link = Link.of(outcomes, slice(0, 1))
-        logits = link.logits(outcomes)
+        values = link.logits(outcomes)
         members = np.concatenate([np.repeat([[False], [True]], 9, 1), masks.rows])
         groups = fitted.model.messages.regressors(members)
         units = [1 / np.sqrt((group**2).sum(1).mean()) for group in groups]
         grams = [
             (group * unit) @ (group * unit).T for group, unit in zip(groups, units, strict=True)
         ]
-        variances, noise = logit_model._best_ridges(
-            [gram.astype(np.float64) for gram in grams], logits, link
-        )
+        grams.append(np.eye(len(members)))
+        variances = logits._best_ridges(np.stack(grams).astype(np.float64), values, link)
         covariance = sum(v * gram for v, gram in zip(variances, grams, strict=True))
         seen = np.concatenate([[0, 1], others + 2])
-        inner = covariance[np.ix_(seen, seen)] + noise * np.eye(len(seen))
+        inner = covariance[np.ix_(seen, seen)]
         left_out = np.array([2 * pair + 2, 2 * pair + 3])
-        predicted = covariance[np.ix_(left_out, seen)] @ np.linalg.solve(inner, logits[seen])
+        predicted = covariance[np.ix_(left_out, seen)] @ np.linalg.solve(inner, values[seen])
         expected = link.scores(predicted)
         assert fitted.scores[left_out] == pytest.approx(expected, abs=1e-4)
 

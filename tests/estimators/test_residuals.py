@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphsvx.estimators.process_average import centred_rows, fit_residuals, solve
+from graphsvx.estimators.process import centred_rows, fit_residuals, solve
 
 
 @pytest.mark.parametrize("strength", [0.02, 0.3, 3.0])

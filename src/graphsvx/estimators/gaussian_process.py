@@ -19,13 +19,11 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from graphsvx.core.arrays import Floats
-from graphsvx.estimators.cholesky import cholesky, diagonal
-from graphsvx.estimators.coalitions import Coalitions
+from graphsvx.estimators.covariance import Coalitions, cholesky, diagonal
 from graphsvx.estimators.evidence import Evidence, by_precision, combine, of_derivatives
 from graphsvx.estimators.least_squares import WLS, Fit, PlayedRows
-from graphsvx.estimators.logit_model import fit_logits, memory_of_logits
-from graphsvx.estimators.logit_shapley import simulated_shapley
-from graphsvx.estimators.process_average import Pairs, average_processes, corrected
+from graphsvx.estimators.logits import fit_logits, memory_of_logits, simulated_shapley
+from graphsvx.estimators.process import average_processes, corrected
 from graphsvx.games.base import PlayerPrior, fits_memory
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks.base import Masks
@@ -185,10 +183,7 @@ class GaussianProcess(Checked):
             return None
         direct = None if prior is None else prior.direct
         relevance = prior.relevance if prior is not None and components().walk_prior else None
-        # Regression weights, after 0 for the full coalition.
-        weights = np.append(0.0, masks.weights[: 2 * count : 2])
-        pairs = Pairs(Coalitions.of(signs, direct), odd[: count + 1], weights)
-        processes = average_processes(pairs, relevance)
+        processes = average_processes(Coalitions.of(signs, direct), odd[: count + 1], relevance)
         evidence = processes.evidence
         if count + 1 < len(odd) and components().residuals:
             evidence = corrected(processes, masks, odd)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
@@ -16,8 +17,8 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.errors import UnsupportedError
+from graphsvx.estimators.covariance import inverse_from_cholesky
 from graphsvx.estimators.indices import KSII, SII, Index, Quadrature
-from graphsvx.estimators.parity_kernel import Parity, ParityKernel, fitted_kernel
 from graphsvx.masks.base import Masks
 
 MOST_PLAYERS = {2: 64, 3: 24}
@@ -27,6 +28,18 @@ _SEEN = 768  # pairs of coalitions that a process sees
 # Triples are differences of eight values, of which held-out pairs tell less: chosen on other games
 # than those that coverage is measured on.
 _WIDER_WITH_TRIPLES = 1.5
+_FITTED_PAIRS = 320  # pairs of coalitions that a kernel is chosen by
+_MEAN_LENGTHS = np.geomspace(0.02, 3.0, 8)  # mean theta that is tried
+_JITTER = 1e-10
+_STEPS = 30  # of L-BFGS: more change little
+_LOG_LENGTHS = (-7.0, 2.5)  # bounds of log theta: no effect, and none but at once
+_APART, _LEVEL = 1.0, 9.0  # variances of log theta among players, and of its mean
+_LONGEST = 25.0  # theta of which 1 - exp(-theta) differs from 1
+_SMALLEST = 1e-300
+_SAME_NODE = 10  # decimals in which nodes of a quadrature agree
+
+Parity = Literal[1, -1]
+"""1: the even part of a game, -1: its odd part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,8 +265,107 @@ def _same(first: Quadrature, second: Quadrature) -> bool:
 # and the odd part o(S) = (v(S) - v(N - S)) / 2 through g(q) - (-1)^|T| g(1 - q).
 
 
-_SMALLEST = 1e-300
-_SAME_NODE = 10  # decimals in which nodes of a quadrature agree
+@dataclass(frozen=True, eq=False)
+class ParityKernel:
+    """Covariance of one part: a product over players, with the sign of its parity.
+
+    k(S, T) = exp(-d(S, T)) + parity exp(-d(S, N - T)), where the distance d adds theta_i where S
+    and T differ in player i.
+    """
+
+    parity: Parity
+    lengths: Floats
+    """theta, [M]: how fast the game changes with each player."""
+
+    @staticmethod
+    def fitted(parity: Parity, signs: Floats, part: Floats) -> ParityKernel:
+        """The most likely one for values of one part of a game, [pairs, outputs].
+
+        By L-BFGS, from the best of some: players change the game alike or as much as its values
+        say, and fast or slowly. Logarithms of theta scatter about their first mean.
+        """
+        count, players = signs.shape
+        seen = np.unique(np.linspace(0, count - 1, min(count, _FITTED_PAIRS)).astype(np.int64))
+        signs, part = signs[seen], part[seen]
+        part = part[:, np.ptp(part, 0) > 0]
+        relevance = _relevance(parity, signs, part)
+        kernels = [
+            ParityKernel(parity, players * mean * shape / shape.sum())
+            for shape in (np.ones(players), np.sqrt(relevance), relevance)
+            for mean in _MEAN_LENGTHS
+        ]
+        if not part.shape[1]:  # the same at all pairs
+            return kernels[0]
+        start = np.log(min(kernels, key=lambda kernel: kernel.misfit(signs, part)[0]).lengths)
+
+        def loss(logs: Floats) -> tuple[float, Floats]:
+            misfit, slope = ParityKernel(parity, np.exp(logs)).misfit(signs, part, slopes=True)
+            centred, level = logs - logs.mean(), logs.mean() - start.mean()
+            misfit += (centred @ centred / _APART + level**2 / _LEVEL) / 2
+            return misfit, slope + centred / _APART + level / (_LEVEL * players)
+
+        from scipy.optimize import minimize  # noqa: PLC0415  (slow to import, seldom needed)
+
+        bounds, most = [_LOG_LENGTHS] * players, {"maxiter": _STEPS}
+        start = start.clip(*_LOG_LENGTHS)
+        fitted = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=most)
+        return ParityKernel(parity, np.exp(fitted.x))
+
+    def products(self, signs: Floats) -> tuple[Floats, Floats]:
+        """exp(-d(S, T)) and parity exp(-d(S, N - T)) of coalitions, as signs [pairs, M]."""
+        inner, total = (signs * self.lengths) @ signs.T, self.lengths.sum()
+        return np.exp((inner - total) / 2), self.parity * np.exp((-inner - total) / 2)
+
+    def factor(self, signs: Floats) -> Floats:
+        """Lower Cholesky factor of the covariance of coalitions."""
+        gram = np.add(*self.products(signs)) + _JITTER * np.eye(len(signs))
+        return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
+
+    @property
+    def moved(self) -> Floats:
+        """1 - exp(-theta), [M]; below 1, so that each player's factor can be divided by."""
+        moved: Floats = -np.expm1(-self.lengths.clip(None, _LONGEST))
+        return moved
+
+    def misfit(self, signs: Floats, part: Floats, slopes: bool = False) -> tuple[float, Floats]:
+        """Negative log likelihood, scale (and mean, if even) integrated out, and its slopes.
+
+        By log theta, [M]; zeros if they are not wanted.
+        """
+        none = np.zeros(len(self.lengths))
+        try:
+            factor = self.factor(signs)
+        except np.linalg.LinAlgError:
+            return 1e10, none
+        trend = np.ones((len(signs), int(self.parity == 1)))
+        whitened = solve_triangular(factor, np.concatenate([trend, part], 1), lower=True)
+        direction, rest = whitened[:, : trend.shape[1]], whitened[:, trend.shape[1] :]
+        length = direction.T @ direction
+        rest = rest - direction @ np.linalg.solve(length, direction.T @ rest)
+        energy, count = np.maximum((rest**2).sum(0), _SMALLEST), len(signs) - trend.shape[1]
+        misfit = np.log(factor.diagonal()).sum() + np.log(length.diagonal()).sum() / 2
+        misfit += np.log(energy).mean() * count / 2
+        if not slopes:
+            return float(misfit), none
+        inverse = inverse_from_cholesky(factor)
+        of_trend = inverse @ trend
+        inverse = inverse - of_trend @ np.linalg.solve(length, of_trend.T)
+        solved = inverse @ part
+        pull = (inverse - count * (solved / energy) @ solved.T / part.shape[1]) / 2
+        same, opposite = self.products(signs)
+        differing = np.einsum("ki,ki->i", signs, ((same - opposite) * pull) @ signs)
+        slope = self.lengths / 2 * (differing - ((same + opposite) * pull).sum())
+        return float(misfit), slope
+
+
+def _relevance(parity: Parity, signs: Floats, part: Floats) -> Floats:
+    """How much the part changes with each player: alone (odd), or in products with others."""
+    centred = part - part.mean(0) if parity == 1 else part
+    others = signs.sum(1, keepdims=True) if parity == 1 else 1.0
+    slopes = (signs * others).T @ centred / len(signs)
+    weight = np.sqrt((slopes**2).sum(1))
+    relevance: Floats = weight / max(weight.max(), _SMALLEST) + 0.05
+    return relevance
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,7 +389,7 @@ class ParityProcess:
     @staticmethod
     def fitted(parity: Parity, signs: Floats, part: Floats) -> ParityProcess:
         """With the most likely kernel."""
-        kernel = fitted_kernel(parity, signs, part)
+        kernel = ParityKernel.fitted(parity, signs, part)
         factor = kernel.factor(signs)
         scale, _ = _mean_squares(parity, factor, part, len(signs))
         # A kernel fits the pairs that it was learnt on better than others: by how much, each half
@@ -287,7 +399,7 @@ class ParityProcess:
             held_out = (places % 2 == fold) & (places > 0)
             learnt_on = places[~held_out]
             order = np.concatenate([learnt_on, places[held_out]])
-            half_kernel = fitted_kernel(parity, signs[learnt_on], part[learnt_on])
+            half_kernel = ParityKernel.fitted(parity, signs[learnt_on], part[learnt_on])
             seen, missed = _mean_squares(
                 parity, half_kernel.factor(signs[order]), part[order], len(learnt_on)
             )
@@ -334,13 +446,11 @@ class ParityProcess:
         The multilinear extension of exp(-d(S, T)) is the product over players of m(q) =
         1 - (1 - q) c for those in T and 1 - q c for others, c = 1 - exp(-theta).
         """
-        shares = np.zeros((len(self.signs), len(sets)))
-        for height, moved in self.kernel.moved():
-            slopes = self.signs * moved
-            for node, weight in zip(*rule, strict=True):
-                factors = np.where(self.signs > 0, 1 - (1 - node) * moved, 1 - node * moved)
-                total = height * weight * factors.prod(1)
-                shares += total[:, None] * _parity_products(slopes / factors, sets)
+        shares, moved = np.zeros((len(self.signs), len(sets))), self.kernel.moved
+        for node, weight in zip(*rule, strict=True):
+            factors = np.where(self.signs > 0, 1 - (1 - node) * moved, 1 - node * moved)
+            products = _parity_products(self.signs * moved / factors, sets)
+            shares += (weight * factors.prod(1))[:, None] * products
         return shares
 
     def _prior(self, sets: Ids, rule: Quadrature, symmetric: Quadrature) -> Floats:
@@ -348,11 +458,9 @@ class ParityProcess:
         p, q = rule.nodes[:, None], symmetric.nodes
         apart = (p + q - 2 * p * q).reshape(-1)
         weights = (rule.weights[:, None] * symmetric.weights).reshape(-1)
-        variance = np.zeros(len(sets))
-        for height, moved in self.kernel.moved():
-            factors = 1 - moved * apart[:, None]
-            total = height * weights * factors.prod(1)
-            variance += total @ _parity_products(2 * moved / factors, sets)
+        factors = 1 - self.kernel.moved * apart[:, None]
+        products = _parity_products(2 * self.kernel.moved / factors, sets)
+        variance: Floats = (weights * factors.prod(1)) @ products
         return variance
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats
-from graphsvx.estimators.cholesky import cholesky, inverse_from_cholesky
+from graphsvx.estimators.covariance import cholesky, inverse_from_cholesky
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Block, Checked
 

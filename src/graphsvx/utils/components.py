@@ -14,8 +14,6 @@ class Components:
 
     walk_prior: bool = True
     """Relevance of players by random walks."""
-    lengthscales: bool = True
-    """Relevance of players by marginal likelihood."""
     product: bool = True
     """Interactions in the covariance."""
     size_functions: bool = True
@@ -26,8 +24,6 @@ class Components:
     """Slopes that fall with the size of coalitions in the covariance."""
     averaging: bool = True
     """Several processes, weighted by their likelihood."""
-    error_factor: bool = True
-    """Bars widened by products of residuals."""
     residuals: bool = True
     """Correction of a process by the pairs that it has not seen."""
     logits: bool = True

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graphsvx.estimators import kernels
-from graphsvx.estimators.coalitions import Coalitions
-from graphsvx.estimators.kernels import Kernel, Mixture
+from graphsvx.estimators import covariance
+from graphsvx.estimators.covariance import Coalitions, Kernel, Mixture
 from graphsvx.masks.base import all_rows
 from graphsvx.testing.oracle import shapley_of_table
 
@@ -35,7 +34,7 @@ def every(kernel: Kernel, mixture: Mixture) -> np.ndarray:
     half = kernel.coalitions.signs
     place = [int(np.flatnonzero((half == row * row[0]).all(1))[0]) for row in rows]
     gram = kernel.gram(mixture)
-    gram[np.diag_indices(len(gram))] /= 1 + kernels._JITTER
+    gram[np.diag_indices(len(gram))] /= 1 + covariance._JITTER
     return gram[np.ix_(place, place)] * np.outer(rows[:, 0], rows[:, 0])
 
 
@@ -62,15 +61,15 @@ def test_shapley_values_of_covariance_functions_are_those_of_the_definition(
     columns = [int(np.flatnonzero((all_rows(players) == (row > 0)).all(1))[0])
                for row in kernel.coalitions.signs]  # fmt: skip
     np.testing.assert_allclose(kernel.shapley(MIXTURES[name]), inner[columns], atol=1e-10)
-    covariance = shapley_of_table(inner).T
+    variances = shapley_of_table(inner).T
     weights = np.random.default_rng(1).normal(size=(players, 4))
-    sums = np.einsum("is,ij,js->s", weights, covariance, weights)
+    sums = np.einsum("is,ij,js->s", weights, variances, weights)
     prior, of_sums = kernel.prior(MIXTURES[name]), kernel.prior_of_sums(MIXTURES[name], weights)
     if some_direct and MIXTURES[name].white:  # an upper bound
-        assert (prior >= covariance.diagonal() - 1e-12).all()
-        assert (prior <= 2 * covariance.diagonal()).all()
+        assert (prior >= variances.diagonal() - 1e-12).all()
+        assert (prior <= 2 * variances.diagonal()).all()
     else:
-        np.testing.assert_allclose(prior, covariance.diagonal(), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(prior, variances.diagonal(), rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(of_sums, sums, rtol=1e-9, atol=1e-12)
     for each, weight in zip(prior, np.eye(players), strict=True):
         alone = kernel.prior_of_sums(MIXTURES[name], weight[:, None])
@@ -98,26 +97,6 @@ def test_the_product_is_that_of_distances() -> None:
     mixture = Mixture(per_size=0, theta=theta, white=0)
     without = every(kernel, replace(mixture, theta=0.0))
     np.testing.assert_allclose(every(kernel, mixture), wanted + without, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", MIXTURES)
-def test_covariances_for_one_mixture_are_those_of_the_cached_parts(name: str) -> None:
-    signs = 2.0 * (np.random.default_rng(0).random((150, 9)) < 0.5) - 1
-    kernel = Kernel(Coalitions.of(signs, direct(9)), relevance(9))
-    upper = np.triu_indices(len(signs))
-    np.testing.assert_allclose(
-        kernel.gram_once(MIXTURES[name])[upper], kernel.gram(MIXTURES[name])[upper], atol=1e-12
-    )
-
-
-@pytest.mark.parametrize("name", MIXTURES)
-def test_a_covariance_with_another_white_part_is_not_that_of_the_first(name: str):
-    kernel = Kernel(Coalitions.of(pairs(5), direct(5)), relevance(5))
-    for white in (0.4, 0.0, 2.0):
-        mixture = replace(MIXTURES[name], white=white)
-        upper = np.triu_indices(len(kernel.coalitions))
-        expected = kernel.gram(mixture)[upper]
-        np.testing.assert_allclose(kernel.gram_once(mixture)[upper], expected, rtol=1e-12)
 
 
 def test_the_noise_of_pairs_falls_with_the_number_that_is_combined() -> None:

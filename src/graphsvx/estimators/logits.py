@@ -1,4 +1,4 @@
-"""A model of the logits of a game whose scores are probabilities.
+"""A model of the logits of a game whose scores are probabilities, and its Shapley values.
 
 A probability is near 0 or 1 for most coalitions and changes fast for few, so its own dependence on
 the players is hard to learn. Its logits are close to what message passing computes: the explained
@@ -12,7 +12,8 @@ that it hears, itself included. So logits are regressed on
     heard       on_j times the sum over t of on_t a_tj / (k + 1) / d_t
 
 with a ridge for each group of regressors. Scores of pairs that are left out say which ridges are
-best. Shapley values of the model are in `logit_shapley`.
+best. Shapley values of the model are simulated: at random coalitions and their complements, the
+differences that direct players make, and derivatives for the others, whose effects are small.
 """
 
 from __future__ import annotations
@@ -24,23 +25,22 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, softmax
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.estimators.cholesky import cholesky, diagonal, inverse_from_cholesky
+from graphsvx.estimators.covariance import cholesky, inverse_from_cholesky
 from graphsvx.games.base import PlayerPrior
 from graphsvx.masks.base import Masks
 
 Singles = NDArray[np.float32]
 
-_FITTED = 1024  # coalitions that the regression sees at most,
-_COMPARED = 256  # and on which ridges are compared
-_LEAST_PROBABILITY = 1e-300
-_LEAST_ODDS = 1e-12
-_VARIANCES = (10.0, 0.1, 1.0, 0.003, 1.0, 0.1)  # of the groups, to begin with
-_MOST_VARIANCE = 10.0
-_NOISE, _LEAST_NOISE, _MOST_NOISE = 0.03, 3e-3, 3.0
-_STEP = 10.0
-_TURNS = 2
+_FITTED = 1024  # coalitions that the regression sees at most: it takes the cube of their number,
+_COMPARED = 256  # and on which ridges are compared, eight times a turn
+_LEAST_PROBABILITY, _LEAST_ODDS = 1e-300, 1e-12  # whose logarithms are finite
+_RIDGES = (10.0, 0.1, 1.0, 0.003, 1.0, 0.1)  # variances of the groups, to begin with,
+_NOISE, _STEP, _TURNS = 0.03, 10.0, 2  # of the noise; factor of a step, and most steps of each
 _MOST_ENTRIES = 1 << 21  # coalitions times players whose regressors are there at once
-_SUM_OF_ONE = 1e-6
+_SUM_OF_ONE = 1e-6  # rounding of probabilities, below which they are those of classes
+_LEAST_DRAWS = 64  # coalitions of the simulation; as many as were fitted where work allows it:
+_WORK = 4e8  # multiplications, a fifth of a second
+_WORK_AT_ONCE = 1 << 22  # of intermediate results that stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +80,9 @@ class Messages:
 
     def size_terms(self, count: Singles, size: Singles) -> Singles:
         """Functions of the numbers of direct and of all active players, [..., 7]."""
-        terms = np.empty((*size.shape, 7), dtype=np.float32)
-        terms[..., 0] = 1
-        terms[..., 1] = size / self.players
-        terms[..., 2] = terms[..., 1] ** 2
-        terms[..., 3] = count / len(self.direct)
-        terms[..., 4] = terms[..., 3] ** 2
-        terms[..., 5] = 1 / (count + 1)
-        terms[..., 6] = np.log1p(count)
-        return terms
+        x, y = size / self.players, count / len(self.direct)
+        terms = np.stack([np.ones_like(x), x, x**2, y, y**2, 1 / (count + 1), np.log1p(count)], -1)
+        return terms.astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +114,15 @@ class Link:
         exact = logits.astype(np.float64)
         scores: Floats = softmax(exact, -1)[..., self.columns] if self.exclusive else expit(exact)
         return scores
+
+    def slopes(self, logits: Floats | Singles) -> Floats:
+        """Derivatives of the scores by the logits, [..., logits, outputs]."""
+        same = np.eye(logits.shape[-1])
+        if not self.exclusive:
+            scores = self.scores(logits)
+            return same * (scores * (1 - scores))[..., None]
+        classes = softmax(logits.astype(np.float64), -1)
+        return (same[:, self.columns] - classes[..., None]) * classes[..., None, self.columns]
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,16 +170,17 @@ def fit_logits(
     logits = link.logits(probabilities[: count + 2])
     groups = messages.regressors(members)
     units = [1 / np.sqrt(max(float((group**2).sum(1).mean()), 1e-12)) for group in groups]
-    grams = [_gram(group * np.float32(unit)) for group, unit in zip(groups, units, strict=True)]
+    scaled = [group * np.float32(unit) for group, unit in zip(groups, units, strict=True)]
+    grams = np.stack([*((rows @ rows.T).astype(np.float64) for rows in scaled), np.eye(count + 2)])
     try:
-        variances, noise = _best_ridges(grams, logits, link)
-        inverse = _inverse(grams, variances, noise)
+        variances = _best_ridges(grams, logits, link)
+        inverse = _inverse(grams, variances)
     except np.linalg.LinAlgError:
         return None
     solved = inverse @ logits
     coefficients = [
         (variance * unit**2 * (group.T @ solved)).astype(np.float32)
-        for variance, unit, group in zip(variances, units, groups, strict=True)
+        for variance, unit, group in zip(variances, units, groups, strict=False)
     ]
     model = LogitModel(messages, link, coefficients)
     scores = [model.at(ends), link.scores(_without_own_pair(logits, inverse))]
@@ -188,21 +192,12 @@ def fit_logits(
 def memory_of_logits(coalitions: int, players: int) -> int:
     """Bytes that a fit takes: regressors, and matrices of coalitions."""
     count = min(coalitions, _FITTED)
-    return 24 * min(count * players, _MOST_ENTRIES) + 8 * (len(_VARIANCES) + 2) * count**2
+    return 24 * min(count * players, _MOST_ENTRIES) + 8 * (len(_RIDGES) + 3) * count**2
 
 
-def _gram(rows: Singles) -> Floats:
-    gram: Floats = (rows @ rows.T).astype(np.float64)
-    return gram
-
-
-def _inverse(grams: list[Floats], variances: Floats, noise: float) -> Floats:
+def _inverse(grams: Floats, variances: Floats) -> Floats:
     """Inverse of the covariance of logits, [coalitions, coalitions]."""
-    covariance = np.zeros_like(grams[0])
-    for variance, gram in zip(variances, grams, strict=True):
-        covariance += variance * gram
-    diagonal(covariance)[:] += noise
-    return inverse_from_cholesky(cholesky(covariance))
+    return inverse_from_cholesky(cholesky(np.tensordot(variances, grams, 1)))
 
 
 def _without_own_pair(logits: Floats, inverse: Floats) -> Floats:
@@ -218,40 +213,110 @@ def _without_own_pair(logits: Floats, inverse: Floats) -> Floats:
     return predicted
 
 
-def _best_ridges(grams: list[Floats], logits: Floats, link: Link) -> tuple[Floats, float]:
+def _best_ridges(grams: Floats, logits: Floats, link: Link) -> Floats:
     """Variances of the groups and of the noise, for which pairs left out are missed least."""
     pairs = len(logits) // 2 - 1
     pair_ids = np.unique(np.linspace(0, pairs - 1, min(pairs, _COMPARED // 2)).astype(np.int64))
     places = np.concatenate([[0, 1], np.stack([2 * pair_ids + 2, 2 * pair_ids + 3], 1).ravel()])
-    part = [gram[np.ix_(places, places)] for gram in grams]
-    logits = logits[places]
+    part, logits = grams[:, places[:, None], places], logits[places]
     scores = link.scores(logits[2:])
 
-    def missed(variances: Floats, noise: float) -> float:
-        inverse = _inverse(part, variances, noise)
-        left = scores - link.scores(_without_own_pair(logits, inverse))
+    def missed(variances: Floats) -> float:
+        left = scores - link.scores(_without_own_pair(logits, _inverse(part, variances)))
         return float(((left[::2] - left[1::2]) ** 2).sum())
 
-    variances, noise = np.array(_VARIANCES[: len(grams)]), _NOISE
-    least = missed(variances, noise)
+    variances = np.array([*_RIDGES[: len(grams) - 1], _NOISE])
+    least = missed(variances)
     for _ in range(_TURNS):
         before = least
-        for factor in (1 / _STEP, _STEP):
-            changed = noise * factor
-            if _LEAST_NOISE <= changed <= _MOST_NOISE:
-                error = missed(variances, changed)
-                if error < least:
-                    least, noise = error, changed
-                    break
-        for group in range(len(grams) - 1, 0, -1):
+        for group in range(len(grams) - 1, 0, -1):  # that of the sizes stays: few coefficients
             for factor in (1 / _STEP, _STEP):
-                other = variances.copy()
-                other[group] *= factor
-                if other[group] <= _MOST_VARIANCE:
-                    error = missed(other, noise)
-                    if error < least:
-                        least, variances = error, other
-                        break
+                changed = variances.copy()
+                changed[group] *= factor
+                error = missed(changed)
+                if error < least:
+                    least, variances = error, changed
+                    break
         if least == before:
             break
-    return variances, noise
+    return variances
+
+
+def simulated_shapley(model: LogitModel, coalitions: int) -> tuple[Floats, Floats]:
+    """Shapley values of g and the variances of their simulation, [M, outputs] each.
+
+    A player's Shapley value is the mean, over q in [0, 1] and coalitions that each player is in
+    with probability q, of the difference that it makes. `coalitions`: number of those that g was
+    fitted to; the more, the more are drawn, each with its complement.
+    """
+    rng = np.random.default_rng(3)
+    messages, players = model.messages, model.messages.players
+    m, width = len(messages.direct), model.coefficients[0].shape[1]
+    work = m * (players + m) * width
+    half = int(np.clip(_WORK / (2 * work), _LEAST_DRAWS // 2, max(coalitions, _LEAST_DRAWS) // 2))
+    q = (rng.random() + np.arange(half)) / half
+    members = rng.random((half, players), dtype=np.float32) < q[:, None].astype(np.float32)
+    step = max(1, _WORK_AT_ONCE // (m * max(m, width)))
+    blocks = [members[first : first + step] for first in range(0, half, step)]
+    parts = [(_differences(model, block), _differences(model, ~block)) for block in blocks]
+    by_pair = np.concatenate([(first[0] + second[0]) / 2 for first, second in parts])
+    slopes = np.sum([first[1] + second[1] for first, second in parts], axis=0)
+    is_other = ~np.isin(np.arange(players), messages.direct)
+    credit, variance = slopes / (2 * half), np.zeros((players, by_pair.shape[2]))
+    credit[messages.direct] = by_pair.mean(0)
+    # One q differs little from the next one, so what is left is the scatter of coalitions.
+    variance[messages.direct] = (np.diff(by_pair, axis=0) ** 2).mean(0) / (2 * half)
+    empty, full = model.at(np.repeat([[False], [True]], players, 1))
+    receivers = is_other if is_other.any() else ~is_other
+    credit[receivers] += (full - empty - credit.sum(0)) / np.count_nonzero(receivers)
+    return credit, variance
+
+
+def _differences(model: LogitModel, members: Bools) -> tuple[Floats, Floats]:
+    """What players add to g at coalitions [coalitions, M].
+
+    The difference that each direct player makes, [coalitions, m, outputs], and derivatives by how
+    active each player is, summed over coalitions, [M, outputs].
+    """
+    messages, parts, direct = model.messages, model.coefficients, model.messages.direct
+    on = members.astype(np.float32)
+    active, m = on[:, direct], len(direct)
+    joins = np.hstack([1 - 2 * active, np.zeros_like(active[:, :1])])  # -1: leaves; last: nobody
+    count = active.sum(1)[:, None] + joins
+    member = np.vstack([parts[1] + parts[3][direct], np.zeros_like(parts[1][:1])])
+    share = np.vstack([parts[2], np.zeros_like(parts[2][:1])])
+    # Logits with each direct player toggled, and, in the last place, as they are.
+    logits = (active @ parts[1] + on @ parts[3] - _middle(parts))[:, None]
+    logits = logits + joins[:, :, None] * member
+    logits += ((active @ parts[2])[:, None] + joins[:, :, None] * share) / (count + 1)[:, :, None]
+    logits += messages.size_terms(count, on.sum(1)[:, None] + joins) @ parts[0]
+    if messages.edges is not None:
+        edges = messages.edges
+        between = np.hstack([edges[:, direct], np.zeros((m, 1), dtype=np.float32)])
+        sent = np.vstack([parts[5][direct], np.zeros_like(parts[5][:1])])
+        received = messages.others + on @ edges.T
+        message_sum = np.stack([on @ (edges * column).T for column in parts[5].T], -1)
+        message_sum += parts[4] * messages.others[:, None]
+        weight = np.repeat(active[:, None], m + 1, 1)  # [coalitions, who is toggled, who hears]
+        np.einsum("njj->nj", weight[:, :m])[:] = 1 - active
+        weight /= (count + 1)[:, :, None]
+        weight /= received[:, None] + joins[:, :, None] * between.T
+        logits += weight @ message_sum
+        logits += (joins * np.einsum("njt,tj->nj", weight, between))[:, :, None] * sent
+    scores, slopes = model.link.scores(logits), model.link.slopes(logits[:, m])
+    derivatives: Floats = parts[3] @ slopes.sum(0)
+    if messages.edges is not None:
+        now = weight[:, m]
+        by_sent = np.einsum("nt,nko->tko", now, slopes, optimize=True)
+        diluted = (now / received)[
+            :, :, None
+        ] * message_sum  # one more message makes others count less
+        derivatives += np.einsum("tj,jk,tko->jo", edges, parts[5], by_sent, optimize=True)
+        derivatives -= edges.T @ np.einsum("ntk,nko->to", diluted, slopes, optimize=True)
+    return joins[:, :m, None] * (scores[:, :m] - scores[:, m:]), derivatives
+
+
+def _middle(parts: list[Singles]) -> Singles:
+    """What members add to the logits if all are half active: regressors are centred."""
+    middle: Singles = np.float32(0.5) * (parts[1].sum(0) + parts[3].sum(0))
+    return middle
