@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphsvx.estimators.least_squares import _GRID, ridge
+from graphsvx.estimators.least_squares import _PENALTIES, ridge
 
 
 @pytest.mark.parametrize("noise", [0.05, 1.0, 20.0])
@@ -18,7 +18,7 @@ def test_the_penalty_has_the_least_error_of_cross_validation(noise: float) -> No
     blocks = [slice(0, 15), slice(15, players)]
     credit, errors = ridge(lambda block: rows[:, block], blocks, target)
     gram = rows @ rows.T
-    penalties = _GRID * np.linalg.eigvalsh(gram)[-1]
+    penalties = _PENALTIES * np.linalg.eigvalsh(gram)[-1]
     for output, y in enumerate(target.T):
         left = [penalty * np.linalg.inv(gram + penalty * np.eye(pairs)) for penalty in penalties]
         errors_of_grid = [((part @ y) ** 2).sum() / np.trace(part) ** 2 for part in left]

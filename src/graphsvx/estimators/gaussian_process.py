@@ -89,7 +89,7 @@ class GaussianProcess(Checked):
         interpolated = self._interpolated(pairs, players)
         if interpolated * players > _MOST_ENTRIES:
             return WLS().memory(coalitions, players)
-        return 8 * (players * (14 * interpolated + 2 * pairs) + 3 * interpolated**2)
+        return 8 * (players * (14 * interpolated + 2 * pairs) + 6 * interpolated**2)
 
     def _interpolated(self, pairs: int, players: int) -> int:
         """How many of the pairs g interpolates."""

@@ -20,6 +20,11 @@ from graphsvx.estimators.covariance import cholesky, inverse_from_cholesky
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Block, Checked
 
+# Penalties of ridge regression that are tried, as multiples of the largest eigenvalue.
+_PENALTIES = np.logspace(-6, 1, 29)
+_RANK = 1e-11  # eigenvalues below it, relative to the largest, are rounding
+_ENTRIES_AT_ONCE = 1 << 19  # of a block of rows or players, in which memory stays bounded
+
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -104,16 +109,22 @@ def least_squares(
     if masks.credit is not None:
         phi = values.numpy().T @ masks.credit.numpy()
         return phi, np.zeros_like(phi)
-    base = empty.numpy()
+    base, players = empty.numpy(), masks.rows.shape[1]
     gain = full.numpy() - base
+    if players <= 1:
+        return np.repeat(gain[:, None], players, 1), np.zeros((len(gain), players))
     seen = _DesignRows.of(masks, values.numpy() - base, gain)
-    if needs_ridge(masks):
-        part, errors = ridge(seen.centred, [*_blocks(seen.on)], seen.target)
+    shrunk = needs_ridge(masks)
+    if shrunk or len(seen.on) < players:
+        part, errors = ridge(seen.centred, [*_blocks(seen.on)], seen.target, shrunk)
+        if masks.exact:
+            errors = np.zeros_like(part)
     else:
-        design = _Design.of(seen)
-        part = design.solve()
-        errors = design.errors(masks, part)
-    return gain[:, None] / max(masks.rows.shape[1], 1) + part, errors
+        rows = seen.centred(slice(None))
+        inverse = centred_inverse(rows.T @ rows)
+        part = (seen.target.T @ rows) @ inverse
+        errors = _jackknife(masks, rows, inverse, seen.target - rows @ part.T)
+    return gain[:, None] / players + part, errors
 
 
 @dataclass(frozen=True)
@@ -153,14 +164,14 @@ def _float(masks: Masks) -> Tensor:
 
 def _blocks(rows: Bools) -> Iterator[slice]:
     """Players in blocks: 1,000 rows of 20,000 players would take 160 MB at once."""
-    step = max(1, (1 << 19) // max(1, len(rows)))
+    step = max(1, _ENTRIES_AT_ONCE // max(1, len(rows)))
     for first in range(0, rows.shape[1], step):
         yield slice(first, min(first + step, rows.shape[1]))
 
 
 def _row_blocks(rows: Bools) -> Iterator[slice]:
     """Rows in blocks of about as many numbers."""
-    step = max(4, (1 << 19) // max(1, rows.shape[1]) // 4 * 4)
+    step = max(4, _ENTRIES_AT_ONCE // max(1, rows.shape[1]) // 4 * 4)
     for first in range(0, len(rows), step):
         yield slice(first, first + step)
 
@@ -221,62 +232,30 @@ class _DesignRows:
         return rows
 
 
-@dataclass(frozen=True, eq=False)
-class _Design:
-    """The centred, weighted design and the pseudo-inverse of its smaller Gram matrix."""
+def _jackknife(masks: Masks, rows: Floats, inverse: Floats, residual: Floats) -> Floats:
+    """Standard errors [outputs, M] over drawn pairs (a sandwich with leverages).
 
-    seen: _DesignRows
-    rows: Floats | None
-    """[rows, M]; None if there are fewer rows than players."""
-    inverse: Floats
-    """Pseudo-inverse of rows' W rows (or of the rows' own products, if they are fewer)."""
-
-    @staticmethod
-    def of(seen: _DesignRows) -> _Design:
-        count, players = seen.on.shape
-        if count >= players:
-            rows = seen.centred(slice(None))
-            return _Design(seen, rows, centred_inverse(rows.T @ rows))
-        gram = np.zeros((count, count))
-        for part in _blocks(seen.on):
-            centred = seen.centred(part)
-            gram += centred @ centred.T
-        return _Design(seen, None, _pseudo_inverse(gram))
-
-    def solve(self) -> Floats:
-        """The zero-sum part of phi, [outputs, M]."""
-        y = self.seen.target
-        if self.rows is not None:
-            return (y.T @ self.rows) @ self.inverse
-        inner = y.T @ self.inverse
-        return np.concatenate(
-            [inner @ self.seen.centred(part) for part in _blocks(self.seen.on)], 1
-        )
-
-    def errors(self, masks: Masks, part: Floats) -> Floats:
-        """Standard errors by the jackknife over drawn pairs (a sandwich with leverages).
-
-        Enumerated pairs are no draws and add nothing; a stratum of which a share f was drawn
-        counts with 1 - f.
-        """
-        if masks.exact or part.shape[1] <= 1:
-            return np.zeros_like(part)
-        unknown = np.full_like(part, np.nan)
-        if masks.pair is None or masks.unseen is None or self.rows is None:
-            return unknown
-        sampled = masks.pair[::2] >= 0
-        if np.count_nonzero(sampled) < 2:
-            return unknown
-        # torch's product takes two thirds of the time of numpy's.
-        moved = (torch.from_numpy(self.rows) @ torch.from_numpy(self.inverse)).numpy()
-        # 1 - leverage of each pair.
-        left = np.where(sampled, 1 - np.einsum("ij,ij->i", moved, self.rows), 1.0)
-        if left.min() < 1e-9:
-            return unknown
-        unseen = np.where(sampled, masks.unseen[::2], 0.0) / left**2
-        residual = self.seen.target - self.rows @ part.T
-        np.square(moved, out=moved)
-        return np.sqrt((residual**2 * unseen[:, None]).T @ moved)
+    `rows` [pairs, M] of the design, the `inverse` of their Gram matrix. Enumerated pairs are no
+    draws and add nothing; a stratum of which a share f was drawn counts with 1 - f.
+    """
+    shape = residual.shape[1], rows.shape[1]
+    if masks.exact:
+        return np.zeros(shape)
+    unknown = np.full(shape, np.nan)
+    if masks.pair is None or masks.unseen is None:
+        return unknown
+    sampled = masks.pair[::2] >= 0
+    if np.count_nonzero(sampled) < 2:
+        return unknown
+    # torch's product takes two thirds of the time of numpy's.
+    moved = (torch.from_numpy(rows) @ torch.from_numpy(inverse)).numpy()
+    # 1 - leverage of each pair.
+    left = np.where(sampled, 1 - np.einsum("ij,ij->i", moved, rows), 1.0)
+    if left.min() < 1e-9:
+        return unknown
+    unseen = np.where(sampled, masks.unseen[::2], 0.0) / left**2
+    np.square(moved, out=moved)
+    return np.sqrt((residual**2 * unseen[:, None]).T @ moved)
 
 
 def centred_inverse(gram: Floats) -> Floats:
@@ -303,17 +282,15 @@ def centred_inverse(gram: Floats) -> Floats:
 def _pseudo_inverse(gram: Floats) -> Floats:
     if not gram.size:
         return gram
-    return torch.linalg.pinv(torch.from_numpy(gram), hermitian=True, rtol=1e-11).numpy()
+    return torch.linalg.pinv(torch.from_numpy(gram), hermitian=True, rtol=_RANK).numpy()
 
 
-# Ridge regression, for games with about as many players as pairs of coalitions.
+# Fewer rows than players, or about as many: by the eigenvectors of the rows' own Gram matrix.
 #
 # Plain least squares would interpolate noise. Ridge regression of the zero-sum part shrinks credit
 # towards an equal share, with a penalty chosen by generalised cross-validation. Standard errors are
-# the posterior standard deviations of the equivalent Bayesian linear model.
-
-
-_GRID = np.logspace(-6, 1, 29)  # penalties, as multiples of the largest eigenvalue
+# the posterior standard deviations of the equivalent Bayesian linear model. Rows that were not
+# drawn in pairs are interpolated, by the credit of least norm.
 
 
 def needs_ridge(masks: Masks) -> bool:
@@ -323,12 +300,13 @@ def needs_ridge(masks: Masks) -> bool:
 
 
 def ridge(
-    centred: Callable[[slice], Floats], blocks: Sequence[slice], target: Floats
+    centred: Callable[[slice], Floats], blocks: Sequence[slice], target: Floats, shrunk: bool = True
 ) -> tuple[Floats, Floats]:
     """The zero-sum part of phi and its standard errors, [outputs, M] each.
 
     `centred` gives [pairs, players] of a block of players: coalitions, one of each pair, and
     `target` [pairs, outputs] is what is left to explain after equal shares; both are weighted.
+    Not `shrunk`: without a penalty, and errors are not known.
     """
     y = torch.from_numpy(target)
     players, count = blocks[-1].stop, len(y)
@@ -337,23 +315,23 @@ def ridge(
         rows = torch.from_numpy(centred(block))
         gram += rows @ rows.t()
     eigenvalues, vectors = torch.linalg.eigh(gram)
-    eigenvalues = eigenvalues.clamp(min=0)
+    eigenvalues = eigenvalues.clamp(min=0)[:, None]
     projected = vectors.t() @ y
-    penalties = torch.from_numpy(_GRID) * eigenvalues[-1]
-    residual_factors = penalties[:, None] / (eigenvalues + penalties[:, None])
-    missed = torch.einsum("pk,ko->po", residual_factors**2, projected**2)
-    validated = missed / residual_factors.sum(1, keepdim=True).clamp(min=1e-9) ** 2
-    penalty = penalties[validated.argmin(0)]
-    weights = projected / (eigenvalues[:, None] + penalty)
-    spread = (projected * weights).sum(0) / count
+    if shrunk:
+        penalties = torch.from_numpy(_PENALTIES) * eigenvalues[-1:]
+        factors = penalties / (eigenvalues + penalties)  # of residuals, [pairs, penalties]
+        missed = (factors**2).t() @ projected**2
+        validated = missed / factors.sum(0)[:, None].clamp(min=1e-9) ** 2
+        inverse = 1 / (eigenvalues + penalties[0, validated.argmin(0)])
+    else:
+        known = eigenvalues > _RANK * eigenvalues[-1:]
+        inverse = torch.where(known, 1 / eigenvalues, 0).expand_as(projected)
+    weights = projected * inverse
+    spread = (projected * weights).sum(0)[:, None] / max(count, 1)
     parts, errors = [], []
     for block in blocks:
         sides = vectors.t() @ torch.from_numpy(centred(block))
-        parts.append((sides.t() @ weights).t())
-        squares = sides**2
-        explained = torch.stack(
-            [(squares / (eigenvalues + value)[:, None]).sum(0) for value in penalty]
-        )
-        left = (1 - 1 / players - explained).clamp(min=1e-9)
-        errors.append((spread[:, None] * left).sqrt())
+        parts.append(weights.t() @ sides)
+        left = (1 - 1 / players - inverse.t() @ sides**2).clamp(min=1e-9)
+        errors.append((spread * left).sqrt() if shrunk else torch.full_like(left, torch.nan))
     return torch.cat(parts, 1).numpy(), torch.cat(errors, 1).numpy()
