@@ -207,9 +207,7 @@ def test_interactions_of_extreme_kernels_are_finite(index, lengths) -> None:
     for parity in (1, -1):
         kernel = ParityKernel(parity, np.array(lengths))
         factor = kernel.factor(signs)
-        process = ParityProcess(
-            kernel, signs, rng.normal(size=(31, 1)), (factor, True), np.ones(1), 15
-        )
+        process = ParityProcess(kernel, signs, rng.normal(size=(31, 1)), factor, np.ones(1), 15)
         for members in sets:
             rule = index.quadrature(members.shape[1], 3)
             assert all(np.isfinite(part).all() for part in process.interactions(members, rule))

@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Literal
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.special import bernoulli, comb, stdtrit
 from torch import Tensor
 
@@ -337,25 +337,37 @@ class ParityKernel:
             factor = self.factor(signs)
         except np.linalg.LinAlgError:
             return 1e10, none
-        trend = np.ones((len(signs), int(self.parity == 1)))
-        whitened = solve_triangular(factor, np.concatenate([trend, part], 1), lower=True)
-        direction, rest = whitened[:, : trend.shape[1]], whitened[:, trend.shape[1] :]
-        length = direction.T @ direction
-        rest = rest - direction @ np.linalg.solve(length, direction.T @ rest)
-        energy, count = np.maximum((rest**2).sum(0), _SMALLEST), len(signs) - trend.shape[1]
-        misfit = np.log(factor.diagonal()).sum() + np.log(length.diagonal()).sum() / 2
+        rest, length = _whitened(self.parity, factor, part)
+        energy, count = np.maximum((rest**2).sum(0), _SMALLEST), len(signs) - (self.parity == 1)
+        misfit = np.log(factor.diagonal()).sum() + np.log(length) / 2
         misfit += np.log(energy).mean() * count / 2
         if not slopes:
             return float(misfit), none
         inverse = inverse_from_cholesky(factor)
-        of_trend = inverse @ trend
-        inverse = inverse - of_trend @ np.linalg.solve(length, of_trend.T)
+        if self.parity == 1:
+            inverse = inverse - np.multiply.outer(inverse.sum(0), inverse.sum(0)) / length
         solved = inverse @ part
         pull = (inverse - count * (solved / energy) @ solved.T / part.shape[1]) / 2
         same, opposite = self.products(signs)
         differing = np.einsum("ki,ki->i", signs, ((same - opposite) * pull) @ signs)
         slope = self.lengths / 2 * (differing - ((same + opposite) * pull).sum())
         return float(misfit), slope
+
+
+def _whitened(
+    parity: Parity, factor: Floats, columns: Floats, seen: int | None = None
+) -> tuple[Floats, float]:
+    """factor^-1 columns, and the precision of a constant, which is taken off an even part.
+
+    The constant is fitted to the first `seen` pairs; None: to all. An odd part has none.
+    """
+    ones = np.ones((len(factor), 1))
+    whitened = solve_triangular(factor, np.concatenate([ones, columns], 1), lower=True)
+    trend, rest = whitened[:, :1], whitened[:, 1:]
+    if parity == -1:
+        return rest, 1.0
+    length = float((trend[:seen] ** 2).sum())
+    return rest - trend * (trend[:seen].T @ rest[:seen] / length), length
 
 
 def _relevance(parity: Parity, signs: Floats, part: Floats) -> Floats:
@@ -381,7 +393,7 @@ class ParityProcess:
     """[pairs, M]: a coalition of each pair, the full one first."""
     part: Floats
     """Even or odd part of the game, [pairs, outputs]."""
-    factor: tuple[Floats, bool]
+    factor: Floats
     scale: Floats
     """Variance of the process, [outputs], from held-out pairs."""
     held_out: int
@@ -404,41 +416,18 @@ class ParityProcess:
                 parity, half_kernel.factor(signs[order]), part[order], len(learnt_on)
             )
             scale = scale * np.sqrt(np.maximum(missed, seen) / np.maximum(seen, _SMALLEST))
-        return ParityProcess(kernel, signs, part, (factor, True), scale, len(signs) // 2)
+        return ParityProcess(kernel, signs, part, factor, scale, len(signs) // 2)
 
     def interactions(self, sets: Ids, rule: Quadrature) -> tuple[Floats, Floats]:
         """Values and standard errors of an index for sets [sets, size], [sets, outputs] each."""
         size = sets.shape[1]
         symmetric = symmetrised(rule, self.kernel.parity * (-1) ** size)
-        shares = self._shares(sets, symmetric)
-        trend = np.ones((len(self.signs), 1 if self.kernel.parity == 1 else 0))
-        solved = cho_solve(self.factor, np.concatenate([trend, self.part, shares], 1))
-        columns, outputs = trend.shape[1], self.part.shape[1]
-        of_trend, of_part = solved[:, :columns], solved[:, columns : columns + outputs]
-        of_shares = solved[:, columns + outputs :]
-        precision = trend.T @ of_trend
-        constant = np.linalg.solve(precision, trend.T @ of_part)
-        values = shares.T @ (of_part - of_trend @ constant)
-        in_trend = trend.T @ of_shares
-        left = self._prior(sets, rule, symmetric) - (shares * of_shares).sum(0)
-        left += (in_trend * np.linalg.solve(precision, in_trend)).sum(0)
+        columns = np.concatenate([self._shares(sets, symmetric), self.part], 1)
+        whitened, _ = _whitened(self.kernel.parity, self.factor, columns)
+        shares, part = whitened[:, : len(sets)], whitened[:, len(sets) :]
+        left = self._prior(sets, rule, symmetric) - (shares**2).sum(0)
         wider = stdtrit(self.held_out, 0.975) / stdtrit(np.inf, 0.975)
-        errors = wider * np.sqrt(np.maximum(left, 0)[:, None] * self.scale)
-        if size == 1 and not (symmetric.nodes % 1).any():
-            self._set_known(sets[:, 0], rule, values, errors)
-        return values, errors
-
-    def _set_known(self, players: Ids, rule: Quadrature, values: Floats, errors: Floats) -> None:
-        """Replace slopes at the ends by differences of coalitions where these were played."""
-        size = self.signs.sum(1)
-        weight = rule.weights[rule.nodes == 0].sum()
-        weight -= self.kernel.parity * rule.weights[rule.nodes == 1].sum()
-        empty = self.kernel.parity * self.part[0]
-        for sign in (1, -1):
-            for pair in np.flatnonzero(size == sign * (2 - self.signs.shape[1])):
-                place = players == np.flatnonzero(self.signs[pair] == sign)[0]
-                alone = self.part[pair] * (1 if sign == 1 else self.kernel.parity)
-                values[place], errors[place] = weight * (alone - empty), 0.0
+        return shares.T @ part, wider * np.sqrt(np.maximum(left, 0)[:, None] * self.scale)
 
     def _shares(self, sets: Ids, rule: Quadrature) -> Floats:
         """The index of the kernel as a function of its first coalition, [pairs, sets].
@@ -474,15 +463,11 @@ def _parity_products(columns: Floats, sets: Ids) -> Floats:
 
 def _mean_squares(parity: Parity, factor: Floats, part: Floats, seen: int) -> tuple[Floats, Floats]:
     """Of the standardised errors of the first `seen` pairs, and of the others given these."""
-    degrees = seen
-    if parity == 1:
-        leading, degrees = factor[:seen, :seen], seen - 1
-        ones = solve_triangular(leading, np.ones(seen), lower=True)
-        mean = ones @ solve_triangular(leading, part[:seen], lower=True) / (ones @ ones)
-        part = part - mean
-    squares = solve_triangular(factor, part, lower=True) ** 2
-    others = max(len(part) - seen, 1)
-    return squares[:seen].sum(0) / max(degrees, 1), squares[seen:].sum(0) / others
+    squares = _whitened(parity, factor, part, seen)[0] ** 2
+    return (
+        squares[:seen].sum(0) / max(seen - (parity == 1), 1),
+        squares[seen:].sum(0) / max(len(part) - seen, 1),
+    )
 
 
 def symmetrised(rule: Quadrature, sign: int) -> Quadrature:
