@@ -20,7 +20,7 @@ from torch_geometric.nn import (
     global_mean_pool,
 )
 
-from graphsvx import Explanation
+from graphsvx import Explanation, explain
 from graphsvx.testing.oracle import Credit
 
 
@@ -119,6 +119,15 @@ def pooled(kind: str, pool: str, seed: int, **sizes: int) -> Any:
 
 def node_world(kind: str, seed: int, **options: Any) -> tuple[nn.Module, Data]:
     return random_model(kind, seed), random_graph(seed, **options)
+
+
+def explained_in_batches(model: Any, data: Data, **question: Any) -> Explanation:
+    """The explanation, whose credit adds up and is that of one model call at a time."""
+    e, alone = (explain(model, data, **question, **memory) for memory in ({}, {"memory": 1}))
+    for kind in ("nodes", "features", "edges"):
+        assert getattr(alone, kind) == pytest.approx(getattr(e, kind), abs=1e-6)
+    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
+    return e
 
 
 def assert_same(e: Explanation, truth: Credit) -> None:

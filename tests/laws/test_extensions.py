@@ -21,7 +21,16 @@ from graphsvx.testing.oracle import (
     replace_features,
     shapley_values,
 )
-from tests.worlds import MODELS, assert_same, joined, node_world, pooled, random_graph, random_model
+from tests.worlds import (
+    MODELS,
+    assert_same,
+    explained_in_batches,
+    joined,
+    node_world,
+    pooled,
+    random_graph,
+    random_model,
+)
 
 each_model = pytest.mark.parametrize("kind", list(MODELS))
 WIDE = GraphSVX(samples=4000)
@@ -101,15 +110,7 @@ def test_features_of_a_graph_are_chosen_over_all_its_nodes() -> None:
 )
 def test_graphs_batched_equal_one_by_one(method: GraphSVX) -> None:
     model, data = graph_world("sage", "mean")
-    e = explain(model, data, graph=True, method=method)
-    alone = explain(model, data, graph=True, method=method, memory=1)
-    for one, other in (
-        (e.nodes, alone.nodes),
-        (e.features, alone.features),
-        (e.edges, alone.edges),
-    ):
-        assert other == pytest.approx(one, abs=1e-6)
-    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
+    explained_in_batches(model, data, graph=True, method=method)
 
 
 def test_dummy_and_symmetric_nodes_of_a_graph() -> None:
@@ -163,11 +164,7 @@ def test_a_feature_plays_if_it_stands_out_in_one_node_of_the_group() -> None:
 @pytest.mark.parametrize("samples", [40, 4000])
 def test_a_group_batched_equals_one_by_one(samples: int) -> None:
     model, data = node_world("gin", 5, nodes=12)
-    method = GraphSVX(samples=samples)
-    e = explain(model, data, nodes=[0, 7], method=method)
-    alone = explain(model, data, nodes=[0, 7], method=method, memory=1)
-    assert alone.nodes == pytest.approx(e.nodes, abs=1e-6)
-    assert alone.features == pytest.approx(e.features, abs=1e-6)
+    explained_in_batches(model, data, nodes=[0, 7], method=GraphSVX(samples=samples))
 
 
 # --- subgraph features ---------------------------------------------------------------------
@@ -185,10 +182,8 @@ def test_subgraph_features_equal_brute_force(kind: str, hops: int | None) -> Non
     model, data = node_world(kind, 4, nodes=10)
     other = torch.tensor([0.3, -0.2, 1.5], dtype=torch.float64)
     method = GraphSVX(players="subgraph_features", features="all", hops=hops, reference=other)
-    e = explain(model, data, node=2, method=method)
+    e = explained_in_batches(model, data, node=2, method=method)
     assert_same(e, subgraph_truth(model, data, e.target, around(data, [2], hops or 2), other))
-    alone = explain(model, data, node=2, method=method, memory=1)
-    assert alone.features == pytest.approx(e.features, abs=1e-6)
 
 
 def test_subgraph_features_fall_to_a_mean_of_drawn_nodes() -> None:

@@ -15,6 +15,7 @@ from graphsvx.errors import InputError, MissingExtraError, UnsupportedError
 from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
 from graphsvx.methods.learned import GNNExplainer
 from graphsvx.methods.perturbing import Greedy, Random
+from graphsvx.testing.laws import _snapshot
 from graphsvx.utils import extras
 
 ALL = [
@@ -28,36 +29,16 @@ ALL = [
 ]
 
 
-def snapshot(model):
-    return {
-        "weights": {k: v.clone() for k, v in model.state_dict().items()},
-        "training": [m.training for m in model.modules()],
-        "needs": [p.requires_grad for p in model.parameters()],
-        "grads": [None if p.grad is None else p.grad.clone() for p in model.parameters()],
-        "entries": [sorted(m._parameters) for m in model.modules()],
-        "masks": [getattr(m, "_edge_mask", None) for m in model.modules()],
-        "explain": [getattr(m, "explain", None) for m in model.modules()],
-    }
-
-
-def same(a, b):
-    assert a.keys() == b.keys()
-    for key in a:
-        torch.testing.assert_close(a[key], b[key]) if key in ("weights", "grads") else None
-        if key not in ("weights", "grads"):
-            assert a[key] == b[key], key
-
-
 @pytest.mark.parametrize("method", ALL, ids=lambda m: type(m).__name__)
 def test_model_data_and_random_state_are_left_as_found(known, method):
     model, data = known
     model.train()
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
-    before, x = snapshot(model), data.x.clone()
+    before, x = _snapshot(model), data.x.clone()
     state, numbers = torch.get_rng_state(), np.random.get_state()[1].copy()
     graphsvx.explain(model, data, node=0, method=method)
-    same(before, snapshot(model))
+    assert _snapshot(model) == before
     assert torch.equal(data.x, x)
     assert torch.equal(state, torch.get_rng_state())
     assert (numbers == np.random.get_state()[1]).all()
@@ -77,11 +58,11 @@ def test_the_model_is_left_as_found_when_learning_fails(known):
         return forward(x, edge_index)
 
     broken.forward = failing
-    before = snapshot(broken)
+    before = _snapshot(broken)
     with pytest.raises(graphsvx.errors.GraphSVXError, match="no"):
         graphsvx.explain(broken, data, node=0, method=GNNExplainer())
     assert calls > 1
-    same(before, snapshot(broken))
+    assert _snapshot(broken) == before
 
 
 @pytest.mark.parametrize("method", [SHAP(), LIME()], ids=lambda m: type(m).__name__)

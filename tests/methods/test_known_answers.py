@@ -119,15 +119,6 @@ def test_a_group_is_explained_together(known):
 
 
 @pytest.mark.parametrize("method", [*NODE_METHODS, SHAP(), LIME(), Random()], ids=name)
-def test_the_same_seed_gives_the_same_bits(known, method):
-    model, data = known
-    first, second = (
-        graphsvx.explain(model, data, node=CENTRE, method=method, seed=3) for _ in range(2)
-    )
-    assert first.to_dict() == second.to_dict()
-
-
-@pytest.mark.parametrize("method", [*NODE_METHODS, SHAP(), LIME(), Random()], ids=name)
 def test_every_output_can_be_explained_and_saved(known, method, tmp_path):
     model, data = known
     e = graphsvx.explain(model, data, node=CENTRE, method=method, targets="all")

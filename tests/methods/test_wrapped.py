@@ -44,10 +44,12 @@ def small():
 def test_gnnexplainer_matches_pyg(small, nodes):
     model, data = small
     target = graphsvx.explain(model, data, nodes=nodes, method=GNNExplainer(epochs=5)).target
-    e = graphsvx.explain(model, data, nodes=nodes, method=GNNExplainer(), target=target, seed=7)
+    e = graphsvx.explain(
+        model, data, nodes=nodes, method=GNNExplainer(epochs=30), target=target, seed=7
+    )
     explainer = Explainer(
         model,
-        PyGExplainer(epochs=100, lr=0.01),
+        PyGExplainer(epochs=30, lr=0.01),
         explanation_type="phenomenon",
         model_config={
             "mode": "multiclass_classification",
