@@ -291,7 +291,7 @@ def study(
     check_extra("matplotlib", "plot")
     if name is not None and everything:
         raise InputError("--all makes every study; leave out the name")
-    chosen = listed if everything else [studies.get(str(name))]
+    selected = listed if everything else [studies.get(str(name))]
     folder = out or Path("out/studies" if quick else "docs/results")
     runs_folder = runs or Path("runs/studies-quick" if quick else "runs/studies")
     # Starting processes takes longer than the few explanations of a quick version.
@@ -304,7 +304,7 @@ def study(
             workers,
             f"graphsvx study {entry.name}" + (" --quick" if quick else ""),
         )
-        for entry in chosen
+        for entry in selected
     }
     written: list[Path] = []
     left_out: dict[str, str] = {}
@@ -331,7 +331,7 @@ def study(
     # Written from all stored measurements, so that it agrees with the pages.
     written.append(studies.write_summary(folder, listed))
     if not everything:
-        _show_page(folder / f"{chosen[0].name}.md")
+        _show_page(folder / f"{selected[0].name}.md")
     for file in written:
         message(f"wrote {file}")
     for study_name, reason in left_out.items():

@@ -21,7 +21,7 @@ from graphsvx.core.arrays import Ids
 from graphsvx.core.edge_index import Index, check_edge_index, index_by_end
 from graphsvx.core.fingerprints import Stamp, stamp
 from graphsvx.core.readable import must_be_readable
-from graphsvx.core.statistics import Statistics, adopt_statistics, statistics_of
+from graphsvx.core.statistics import Statistics, statistics_of
 from graphsvx.core.types import FLAT, Types
 from graphsvx.errors import InputError
 from graphsvx.utils.exclusive import exclusive
@@ -414,13 +414,6 @@ def _once(source: Tensor, key: Any, make: Callable[[], Any]) -> Any:
     if entry is None or entry[0] != version:
         entry = _CONVERTED[source] = (version, make())
     return entry[1]
-
-
-def adopt(data: Any, index: Index, outgoing: Index, statistics: Statistics) -> None:
-    """Cache indices and statistics that another process has computed for the same graph."""
-    key = (stamp(data.edge_index), data.x.shape[0])
-    _INDEXES[data.edge_index], _OUT_EDGES[data.edge_index] = (key, index), (key, outgoing)
-    adopt_statistics(data.x, statistics)
 
 
 def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:

@@ -36,11 +36,6 @@ def statistics_of(x: Tensor, x_stamp: Stamp | None = None) -> Statistics:
     return cached[1]
 
 
-def adopt_statistics(x: Tensor, statistics: Statistics) -> None:
-    """Cache statistics that another process has computed for the same features."""
-    _STATISTICS[x] = (stamp(x), statistics)
-
-
 def _make_statistics(x: Tensor) -> Statistics:
     # Columns in blocks: a float64 copy of all of a large x would double its memory.
     if x.numel() == 0:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from threading import Lock
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from graphsvx.metrics import Fidelity, Level, fidelity, level_of, scores, simila
 from graphsvx.results.credit import SEVERAL, Credit, Region, TypeCredit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.printable import one_line
-from graphsvx.views.html import page_data, plan_of
+from graphsvx.views.html import Plan, page_data, plan_of
 from graphsvx_lab.datasets.real import ATOMS
 
 FIRST = 100
@@ -33,30 +32,8 @@ FIRST = 100
 GROWTH = 3
 TOGETHER = 12
 """Pairs of players in the list of interactions."""
-Value = TypeVar("Value")
 
 _STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40)
-
-
-class Cache:
-    """The values that were used last, up to a number of them."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, Lock()
-        self._values: OrderedDict[Hashable, Any] = OrderedDict()
-
-    def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
-        """The value of `key`, computed if it is not there."""
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]
-        value = compute()
-        with self._lock:
-            self._values[key] = value
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
-        return value
 
 
 class Answers:
@@ -64,14 +41,15 @@ class Answers:
 
     def __init__(self, workspace: Workspace, limits: Limits) -> None:
         self.workspace, self.limits = workspace, limits
-        self._explanations, self._plans = Cache(limits.cached), Cache(limits.cached)
-        self._original_scores = Cache(limits.cached * 4)
+        self._explained = lru_cache(limits.cached)(self._explain)
+        self._scores = lru_cache(4 * limits.cached)(partial(scores_after, changes=Changes()))
+        self._plans: dict[tuple[Any, ...], Plan | None] = {}
 
     def explanation(self, question: Question) -> Explanation:
         """The explanation with the names of nodes and features, for the asked target."""
         explains_all = self._explains_all(question)
         key = replace(question, target=None if explains_all else question.target, rather_than=None)
-        explanation = self._explanations.get(key, lambda: self._explain(key))
+        explanation = self._explained(key)
         if question.target is not None:
             explanation = explanation.for_target(question.target)
         if question.rather_than is not None:
@@ -125,17 +103,15 @@ class Answers:
 
     def original_scores(self, question: Question) -> list[float]:
         """The model's scores of all outputs for the graph as it is."""
-        key = (question.model, question.kind, question.which, question.relation)
-        return self._original_scores.get(
-            key, lambda: scores_after(self.workspace, question, Changes()).tolist()
-        )
+        plain = Question(question.kind, question.which, question.model, relation=question.relation)
+        return list(self._scores(self.workspace, plain).tolist())
 
     def record(self, question: Question) -> dict[str, Any]:
         """What the page shows: the record of the one-file page, with how far the estimate is."""
         explanation = self.explanation(question)
         layout_key = (question.kind, question.which, question.stored, question.players)
         fits = (len(explanation.field.ids), tuple(explanation.field.edge_index.shape))
-        plan = self._plans.get((layout_key, fits), lambda: plan_of(explanation, starts=2))
+        plan = self._plan((layout_key, fits), explanation)
         live = self.workspace.live
         data = self.workspace.data_of(question.kind, question.which) if live else None
         certificate = explanation.certificate
@@ -150,6 +126,14 @@ class Answers:
                 "relativeError": _relative_error(explanation),
             },
         }
+
+    def _plan(self, key: tuple[Any, ...], explanation: Explanation) -> Plan | None:
+        """Where nodes are drawn: the same for all estimates of a question."""
+        if key not in self._plans:
+            if len(self._plans) >= self.limits.cached:
+                self._plans.pop(next(iter(self._plans)))
+            self._plans[key] = plan_of(explanation, starts=2)
+        return self._plans[key]
 
     def _groups(self, explanation: Explanation) -> dict[str, list[dict[str, Any]]]:
         """Credit of the chosen output by distance, neighbour, type and relation, with errors."""

@@ -23,9 +23,7 @@ from torch_geometric.data import HeteroData
 
 from graphsvx.api import explain
 from graphsvx.core import graph as graphs
-from graphsvx.core.edge_index import Index
-from graphsvx.core.hetero_data import check_graph_of, is_typed
-from graphsvx.core.statistics import Statistics
+from graphsvx.core.hetero_data import check_graph_of
 from graphsvx.core.types import nodes_by_type
 from graphsvx.errors import DataError, first_line
 from graphsvx.many import Failure, failure_of
@@ -172,8 +170,9 @@ class Backend(Protocol):
 
 def cores() -> int:
     """Number of CPU cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,10 +331,6 @@ class _Packed:
     """Bytes of dense tensors and arrays."""
     inputs: dict[str, Any]
     """Identity of model and graphs, which must be the same in the worker."""
-    index: tuple[Index, Index] | None = None
-    """In-edge and out-edge index of a single graph, computed once because of their size."""
-    statistics: tuple[np.ndarray, np.ndarray] | None = None
-    """Mean and standard deviation of each feature."""
 
 
 def _packed(job: Job) -> _Packed:
@@ -351,12 +346,7 @@ def _packed(job: Job) -> _Packed:
     stream = io.BytesIO()
     Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(job)
     arrays = [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
-    packed = _Packed(stream.getvalue(), arrays, job.inputs())
-    if job.kind == "graph" or is_typed(job.model, job.data) or not _has_tables(job.data):
-        return packed
-    graph = graphs.check_graph(job.data)
-    statistics = (graph.statistics.mean.cpu().numpy(), graph.statistics.std.cpu().numpy())
-    return replace(packed, index=(graph.index, graphs.out_edges(graph)), statistics=statistics)
+    return _Packed(stream.getvalue(), arrays, job.inputs())
 
 
 def _shareable(tensor: Tensor) -> bool:
@@ -370,19 +360,11 @@ def _shareable(tensor: Tensor) -> bool:
     )
 
 
-def _has_tables(data: Any) -> bool:
-    """Whether x and edge_index are the tensors themselves that a checked graph holds."""
-    return all(isinstance(getattr(data, name, None), Tensor) for name in ("x", "edge_index"))
-
-
 def _unpacked(packed: _Packed) -> Job:
     with warnings.catch_warnings():
         # Arrays of Ray's object store are read-only; graphs are never modified.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         job: Job = pickle.loads(packed.content, buffers=packed.arrays)  # noqa: S301  (of the driver)
-        if packed.index is not None and packed.statistics is not None:
-            mean, std = (torch.from_numpy(array) for array in packed.statistics)
-            graphs.adopt(job.data, *packed.index, Statistics(mean, std))
     job.check_inputs(packed.inputs)
     return job
 

@@ -151,8 +151,8 @@ def _check_rows(
         for node in range(setup.field.size):
             content, row = features[k, node], rows[k, node]
             if trait == "own" and node >= setup.num_feature_nodes:
-                own = torch.equal(content, setup.feature_table[node])
-                laws.require(own, f"{law}nodes that are not explained keep their features")
+                unchanged = torch.equal(content, setup.feature_table[node])
+                laws.require(unchanged, f"{law}nodes that are not explained keep their features")
             elif trait == "by_mask" and row < setup.field.size:
                 laws.require(row == node, f"{law}a row that is not replaced is the node's own")
             else:
@@ -240,8 +240,8 @@ def _check_credit(
                 rows = all_rows(count)
                 others = np.ones((len(rows), players.edges or players.nodes), dtype=bool)
                 features = np.ones((len(rows), players.features), dtype=bool)
-                chosen = (rows, ~others) if side == "features" else (features, rows)
-                scores[side] = _scores(model, query, evaluator.field, ready(setup, *chosen))
+                coalitions = (rows, ~others) if side == "features" else (features, rows)
+                scores[side] = _scores(model, query, evaluator.field, ready(setup, *coalitions))
     method = GraphSVX(players=kind, generator=generator, samples=4 << _MOST_PLAYERS)
     explanation = explain(model, data, node=0, method=method)
     gap = abs(explanation.base + explanation.total - explanation.prediction)

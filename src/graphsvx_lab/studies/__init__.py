@@ -9,7 +9,7 @@ an explanation) and a page (claims, a figure, tables), which is a function of on
 (`<study>.parquet`: study, dataset, model, seed, method, question, measure, value). What was
 explained and measured is kept, so a study that was killed goes on where it was.
 
-A new study is a file like this one, and a name in `_ALL` below:
+A new study is a file like this one, and a name in `_STUDIES` below:
 
     def largest_share(answer: Answer) -> dict[str, float]:       # a measure: name -> value
         values = answer.explanation.node_values.abs()
@@ -33,12 +33,12 @@ explanations or other models are `case_measures`; a model of one's own is an ent
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from graphsvx.errors import InputError
 from graphsvx.utils.printable import did_you_mean
 from graphsvx_lab.metrics.comparison import Estimate
 from graphsvx_lab.metrics.measurements import Measurements
-from graphsvx_lab.studies import faithfulness, graph_sets, ground_truth, noise, properties, sampling
-from graphsvx_lab.studies import settings as tuning
 from graphsvx_lab.studies.context import StudyContext
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table
 from graphsvx_lab.studies.setting import Setting
@@ -49,17 +49,30 @@ __all__ = [
     "Study", "StudyContext", "Table", "get", "names",
     "write_summary"]  # fmt: skip
 
-_ALL: tuple[Study, ...] = (
-    ground_truth.STUDY, noise.FEATURES_STUDY, noise.NODES_STUDY, sampling.MASKS_STUDY,
-    sampling.BUDGET_STUDY, properties.ABLATION, sampling.TIME_STUDY, properties.STUDY, tuning.STUDY,
-    ground_truth.FRESH_MODELS, ground_truth.CUT_EDGES,
-    graph_sets.STUDY, graph_sets.FALSE_POSITIVES, faithfulness.STUDY, graph_sets.SHORTCUT_STUDY,
-    faithfulness.REAL_GRAPHS)  # fmt: skip
+_STUDIES = {
+    "ground-truth": "ground_truth.STUDY",
+    "noisy-features": "noise.FEATURES_STUDY",
+    "noisy-nodes": "noise.NODES_STUDY",
+    "masks": "sampling.MASKS_STUDY",
+    "budget": "sampling.BUDGET_STUDY",
+    "ablation": "properties.ABLATION",
+    "time": "sampling.TIME_STUDY",
+    "properties": "properties.STUDY",
+    "settings": "settings.STUDY",
+    "fresh-models": "ground_truth.FRESH_MODELS",
+    "cut-edges": "ground_truth.CUT_EDGES",
+    "molecules": "graph_sets.STUDY",
+    "false-positives": "graph_sets.FALSE_POSITIVES",
+    "faithfulness": "faithfulness.STUDY",
+    "shortcut": "graph_sets.SHORTCUT_STUDY",
+    "real-graphs": "faithfulness.REAL_GRAPHS",
+}
+"""Module and name of each study, in the order of the summary."""
 
 
 def names() -> tuple[str, ...]:
     """All studies, in the order of the summary."""
-    return tuple(study.name for study in _ALL)
+    return tuple(_STUDIES)
 
 
 def get(name: str) -> Study:
@@ -69,8 +82,9 @@ def get(name: str) -> Study:
         InputError: there is no such study.
 
     """
-    for study in _ALL:
-        if study.name == name:
-            return study
-    hint = did_you_mean(name, names())
-    raise InputError(f"there is no study {name!r}; {hint}choose one of: {', '.join(names())}")
+    if name not in _STUDIES:
+        hint = did_you_mean(name, _STUDIES)
+        raise InputError(f"there is no study {name!r}; {hint}choose one of: {', '.join(_STUDIES)}")
+    module, attribute = _STUDIES[name].split(".")
+    study: Study = getattr(import_module(f"{__name__}.{module}"), attribute)
+    return study
