@@ -11,9 +11,9 @@ that it hears, itself included. So logits are regressed on
     own         on_t / (k + 1) / d_t
     heard       on_j times the sum over t of on_t a_tj / (k + 1) / d_t
 
-with a ridge for each group of regressors. Scores of pairs that are left out say which ridges are
-best. Shapley values of the model are simulated: at random coalitions and their complements, the
-differences that direct players make, and derivatives for the others, whose effects are small.
+with a ridge for each group of regressors. Shapley values of the model are simulated: at random
+coalitions and their complements, the differences that direct players make, and derivatives for the
+others, whose effects are small.
 """
 
 from __future__ import annotations
@@ -31,11 +31,9 @@ from graphsvx.masks.base import Masks
 
 Singles = NDArray[np.float32]
 
-_FITTED = 1024  # coalitions that the regression sees at most: it takes the cube of their number,
-_COMPARED = 256  # and on which ridges are compared, eight times a turn
+_FITTED = 1024  # coalitions that the regression sees at most: it takes the cube of their number
 _LEAST_PROBABILITY, _LEAST_ODDS = 1e-300, 1e-12  # whose logarithms are finite
-_RIDGES = (10.0, 0.1, 1.0, 0.003, 1.0, 0.1)  # variances of the groups, to begin with,
-_NOISE, _STEP, _TURNS = 0.03, 10.0, 2  # of the noise; factor of a step, and most steps of each
+_RIDGES, _NOISE = (10.0, 0.1, 1.0, 0.003, 1.0, 0.1), 0.03  # variances of the groups, of the noise
 _MOST_ENTRIES = 1 << 21  # coalitions times players whose regressors are there at once
 _SUM_OF_ONE = 1e-6  # rounding of probabilities, below which they are those of classes
 _LEAST_DRAWS = 64  # coalitions of the simulation; as many as were fitted where work allows it:
@@ -171,16 +169,17 @@ def fit_logits(
     groups = messages.regressors(members)
     units = [1 / np.sqrt(max(float((group**2).sum(1).mean()), 1e-12)) for group in groups]
     scaled = [group * np.float32(unit) for group, unit in zip(groups, units, strict=True)]
-    grams = np.stack([*((rows @ rows.T).astype(np.float64) for rows in scaled), np.eye(count + 2)])
+    covariance = _NOISE * np.eye(count + 2)
+    for variance, rows in zip(_RIDGES, scaled, strict=False):
+        covariance += variance * (rows @ rows.T)
     try:
-        variances = _best_ridges(grams, logits, link)
-        inverse = _inverse(grams, variances)
+        inverse = inverse_from_cholesky(cholesky(covariance))
     except np.linalg.LinAlgError:
         return None
     solved = inverse @ logits
     coefficients = [
         (variance * unit**2 * (group.T @ solved)).astype(np.float32)
-        for variance, unit, group in zip(variances, units, groups, strict=False)
+        for variance, unit, group in zip(_RIDGES, units, groups, strict=False)
     ]
     model = LogitModel(messages, link, coefficients)
     scores = [model.at(ends), link.scores(_without_own_pair(logits, inverse))]
@@ -192,12 +191,7 @@ def fit_logits(
 def memory_of_logits(coalitions: int, players: int) -> int:
     """Bytes that a fit takes: regressors, and matrices of coalitions."""
     count = min(coalitions, _FITTED)
-    return 24 * min(count * players, _MOST_ENTRIES) + 8 * (len(_RIDGES) + 3) * count**2
-
-
-def _inverse(grams: Floats, variances: Floats) -> Floats:
-    """Inverse of the covariance of logits, [coalitions, coalitions]."""
-    return inverse_from_cholesky(cholesky(np.tensordot(variances, grams, 1)))
+    return 24 * min(count * players, _MOST_ENTRIES) + 32 * count**2
 
 
 def _without_own_pair(logits: Floats, inverse: Floats) -> Floats:
@@ -211,35 +205,6 @@ def _without_own_pair(logits: Floats, inverse: Floats) -> Floats:
     blocks = inverse[places[:, :, None], places[:, None, :]]
     predicted: Floats = logits[2:] - np.linalg.solve(blocks, solved).reshape(-1, logits.shape[1])
     return predicted
-
-
-def _best_ridges(grams: Floats, logits: Floats, link: Link) -> Floats:
-    """Variances of the groups and of the noise, for which pairs left out are missed least."""
-    pairs = len(logits) // 2 - 1
-    pair_ids = np.unique(np.linspace(0, pairs - 1, min(pairs, _COMPARED // 2)).astype(np.int64))
-    places = np.concatenate([[0, 1], np.stack([2 * pair_ids + 2, 2 * pair_ids + 3], 1).ravel()])
-    part, logits = grams[:, places[:, None], places], logits[places]
-    scores = link.scores(logits[2:])
-
-    def missed(variances: Floats) -> float:
-        left = scores - link.scores(_without_own_pair(logits, _inverse(part, variances)))
-        return float(((left[::2] - left[1::2]) ** 2).sum())
-
-    variances = np.array([*_RIDGES[: len(grams) - 1], _NOISE])
-    least = missed(variances)
-    for _ in range(_TURNS):
-        before = least
-        for group in range(len(grams) - 1, 0, -1):  # that of the sizes stays: few coefficients
-            for factor in (1 / _STEP, _STEP):
-                changed = variances.copy()
-                changed[group] *= factor
-                error = missed(changed)
-                if error < least:
-                    least, variances = error, changed
-                    break
-        if least == before:
-            break
-    return variances
 
 
 def simulated_shapley(model: LogitModel, coalitions: int) -> tuple[Floats, Floats]:

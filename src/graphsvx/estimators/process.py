@@ -26,7 +26,7 @@ _GRID: dict[str, tuple[float, ...]] = {
     "per_size": (0.0, 0.3, 3.0),
 }
 """Variances of the parts of a covariance that are tried, relative to that of the linear one."""
-_WHITES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # those of the white part at the end
+_WHITES = (1e-4, 1e-3, 0.01, 0.1, 1.0)  # those of the white part at the end
 _WHITE_PAIRS = 512  # pairs that they are compared on: more cost time and tell no more
 _LEAST_CHOSEN, _MOST_CHOSEN = 64, 192  # pairs to choose a covariance on; more are a quarter
 _POWERS = (0.5, 1.5)  # of what random walks expect of the players, as relevances to try
