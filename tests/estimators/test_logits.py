@@ -115,7 +115,7 @@ def test_pairs_are_predicted_as_by_a_fit_to_all_others() -> None:
         link = Link.of(outcomes, slice(0, 1))
         values = link.logits(outcomes)
         members = np.concatenate([np.repeat([[False], [True]], 9, 1), masks.rows])
-        groups = fitted.model.messages.regressors(members)
+        groups = fitted[0].messages.regressors(members)
         units = [1 / np.sqrt((group**2).sum(1).mean()) for group in groups]
         grams = [
             (group * unit) @ (group * unit).T for group, unit in zip(groups, units, strict=True)
@@ -128,7 +128,7 @@ def test_pairs_are_predicted_as_by_a_fit_to_all_others() -> None:
         left_out = np.array([2 * pair + 2, 2 * pair + 3])
         predicted = covariance[np.ix_(left_out, seen)] @ np.linalg.solve(inner, values[seen])
         expected = link.scores(predicted)
-        assert fitted.scores[left_out] == pytest.approx(expected, abs=1e-4)
+        assert fitted[1][left_out] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("exclusive", [True, False])

@@ -31,11 +31,12 @@ from scipy.special import gammaln
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.utils.components import components
 
+LEAST = 1e-300  # what is divided by is at least this
 # Relative, added to variances: covariances of coalitions that are alike stay positive definite.
 _JITTER = 1e-8
 _NOISE_POWER = 1.5  # what a mean of k messages leaves unexplained falls about so fast with k
 # Nodes of the quadrature: exact up to 24 players, to rounding for more that each matter less.
-_NODES = 12
+NODES = 12
 
 
 def diagonal(matrix: Floats) -> Floats:
@@ -343,7 +344,7 @@ def _product_covariance(likeness: Floats, theta: float) -> Floats:
 
 @lru_cache
 def _quadrature(players: int) -> tuple[Floats, Floats]:
-    x, w = np.polynomial.legendre.leggauss(min(players // 2 + 1, _NODES))
+    x, w = np.polynomial.legendre.leggauss(min(players // 2 + 1, NODES))
     return (x + 1) / 2, w / 2
 
 

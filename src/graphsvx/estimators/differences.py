@@ -19,6 +19,7 @@ import torch
 from scipy.special import stdtrit
 
 from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.estimators.covariance import LEAST
 from graphsvx.estimators.evidence import Evidence, combine, doubt
 from graphsvx.estimators.least_squares import Fit
 
@@ -31,7 +32,6 @@ _FIRST_SHARE = 0.5  # of the calls, which the first draws take at most
 _GROWTH = 3.0  # calls after a stage in multiples of those before
 _DOUBT_OF_SPREAD = 2.0  # draws that the mean spread of all strata counts as, in each of them
 _POOLED = 4.0  # degrees of freedom of the spread that all players of a stratum have together
-_LEAST = 1e-300
 _ENTRIES_AT_ONCE = 1 << 24
 _DOUBT_OF_CREDIT = 0.1  # a model of the game may be wrong by a tenth where it does not say so
 _SCATTER = 4.0  # variance of a difference in units of squared credit, before any was measured
@@ -119,7 +119,7 @@ class Differences:
         """Root of the summed variances that a draw of each stratum leaves, [strata]."""
         _, variances, numbers = self.moments()
         draws = np.bincount(self.stratum) / 2
-        scale = np.maximum(np.nanmean(self.values**2, (0, 1)), _LEAST)  # outputs count alike
+        scale = np.maximum(np.nanmean(self.values**2, (0, 1)), LEAST)  # outputs count alike
         squares = (variances / scale / numbers[:, :, None]).sum((1, 2)) * draws
         mean = float(self.weights @ squares)
         doubted: Floats = (draws * squares + _DOUBT_OF_SPREAD * mean) / (draws + _DOUBT_OF_SPREAD)
@@ -131,7 +131,7 @@ class Differences:
         draws = np.bincount(self.stratum) / 2
         now = float((weights**2 * spread**2 / draws).sum())
         best = float((weights * spread * np.sqrt(costs)).sum()) ** 2 / max(calls, 1)
-        return min(1.0, best / max(now, _LEAST))
+        return min(1.0, best / max(now, LEAST))
 
     def variance_of_sums(self, sums: Floats) -> Floats:
         """Variances of weighted sums of the values, [outputs, sums], for weights [m, sums].
@@ -152,7 +152,7 @@ class Differences:
         left = np.nan_to_num(differences - np.nanmean(differences, 0))
         alone, together = (left**2).sum((0, 1)), (left.sum(1) ** 2).sum(0)
         players = max(float((~np.isnan(differences[:, :, 0])).sum(1).mean()), 2.0)  # toggled
-        share: Floats = (together / np.maximum(alone, _LEAST) - 1) / (players - 1)
+        share: Floats = (together / np.maximum(alone, LEAST) - 1) / (players - 1)
         return share.clip(0, 1)
 
 
@@ -272,7 +272,7 @@ def players_to_measure(fit: Fit, calls: int) -> Ids:
     the fewer coalitions there are for each.
     """
     doubted = (fit.errors**2 + (_DOUBT_OF_CREDIT * fit.values) ** 2).numpy()
-    size = np.maximum((fit.values**2).numpy().sum(1, keepdims=True), _LEAST)
+    size = np.maximum((fit.values**2).numpy().sum(1, keepdims=True), LEAST)
     unsure, credit = (doubted / size).mean(0), ((fit.values**2).numpy() / size).mean(0)
     order = np.argsort(-unsure, kind="stable")
     left = unsure.sum() - np.cumsum(unsure[order])
@@ -287,12 +287,12 @@ def expected_errors(fit: Fit, measured: Differences, calls: int) -> tuple[float,
     Means over the outputs. That of the fit is as large as the differences show it to be.
     """
     evidence, players = measured.evidence(), measured.players
-    size = np.maximum((fit.values**2).numpy().sum(1), _LEAST)
+    size = np.maximum((fit.values**2).numpy().sum(1), LEAST)
     squares = fit.errors.numpy() ** 2
     of_fit = doubt(Evidence.of(fit), evidence) * squares[:, players].sum(1)
     of_others = squares.sum(1) - squares[:, players].sum(1)
     later = measured.variance_after(calls) * evidence.variance.sum(1)
-    of_joined = of_fit * later / np.maximum(of_fit + later, _LEAST)
+    of_joined = of_fit * later / np.maximum(of_fit + later, LEAST)
     return (
         float(((of_fit + of_others) / size).mean()),
         float(((of_joined + of_others) / size).mean()),

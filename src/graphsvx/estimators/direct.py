@@ -31,14 +31,12 @@ def edges_to_nodes(ends: Tensor, values: Tensor, nodes: Tensor) -> Tensor:
     A node without edges gets 0. Of two edges with equal magnitude and opposite sign the positive
     one counts.
     """
-    order = torch.argsort(nodes)
     result = values.new_zeros(values.shape[0], len(nodes))
     if ends.numel() == 0 or len(nodes) == 0:
         return result
     for end in ends:
-        place = torch.searchsorted(nodes[order], end).clamp(max=len(nodes) - 1)
-        matched = nodes[order][place] == end
-        positions = order[place[matched]].expand(values.shape[0], -1)
+        places, matched = _places(end, nodes)
+        positions = places.expand(values.shape[0], -1)
         high = torch.zeros_like(result).scatter_reduce(1, positions, values[:, matched], "amax")
         low = torch.zeros_like(result).scatter_reduce(1, positions, values[:, matched], "amin")
         for candidate in (high, low):
@@ -54,14 +52,20 @@ def nodes_to_edges(nodes: Tensor, values: Tensor, ends: Tensor) -> Tensor:
     result = values.new_zeros(values.shape[0], ends.shape[1])
     if ends.numel() == 0 or len(nodes) == 0:
         return result
-    order = torch.argsort(nodes)
     count = torch.zeros(ends.shape[1], dtype=values.dtype)
     for end in ends:
-        place = torch.searchsorted(nodes[order], end).clamp(max=len(nodes) - 1)
-        matched = nodes[order][place] == end
-        result[:, matched] += values[:, order[place[matched]]]
+        places, matched = _places(end, nodes)
+        result[:, matched] += values[:, places]
         count += matched.to(values)
     return result / count.clamp(min=1)
+
+
+def _places(ids: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions among `nodes` of those `ids` that are there, and which ones these are."""
+    order = torch.argsort(nodes)
+    place = torch.searchsorted(nodes[order], ids).clamp(max=len(nodes) - 1)
+    matched = nodes[order][place] == ids
+    return order[place[matched]], matched
 
 
 def as_nodes(explanation: Explanation) -> Explanation:

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from graphsvx.core.arrays import Floats, Ids
+from graphsvx.estimators.covariance import LEAST
 from graphsvx.estimators.least_squares import Fit, PlayedRows, surrogate
 from graphsvx.games.derivatives import DOUBT_OF_SLOPES, ExpectedCredit
 
-_LEAST = 1e-300
 _SHARPEST = 1e-6  # of the variance by values: nothing else is taken for more precise
 _SIGNIFICANT = 2.0  # standard errors that estimates are apart by chance
 
@@ -31,8 +31,9 @@ class Evidence:
     """[outputs, m]."""
     variance: Floats
     """[outputs, m]; NaN where it is not known."""
-    variance_of_sums: Callable[[Floats], Floats] | None
-    """Variances of weighted sums of credit, [outputs, sums], from weights [m, sums]."""
+    variance_of_sums: Callable[[Floats], Floats]
+    """Variances of weighted sums of credit, [outputs, sums], from weights [m, sums]; NaN where they
+    are not known."""
     source: str | None = None
     """In words; None: a linear model."""
     players: Ids | None = None
@@ -45,24 +46,19 @@ class Evidence:
     @staticmethod
     def of(fit: Fit) -> Evidence:
         """What an estimator says."""
+
+        def unknown(weights: Floats) -> Floats:
+            return np.full((len(fit.values), weights.shape[1]), np.nan)
+
         held_out = None if fit.held_out_r2 is None else fit.held_out_r2.numpy()
-        return Evidence(
-            fit.values.numpy(),
-            fit.errors.numpy() ** 2,
-            fit.variance_of_sums,
-            fit.model,
-            held_out_r2=held_out,
-        )
+        of_sums = fit.variance_of_sums or unknown
+        values, variance = fit.values.numpy(), fit.errors.numpy() ** 2
+        return Evidence(values, variance, of_sums, fit.model, held_out_r2=held_out)
 
     def fit(self, game: PlayedRows) -> Fit:
         """As the fit to a game."""
-        fit = surrogate(
-            game.masks,
-            game.values,
-            game.empty,
-            torch.from_numpy(self.credit),
-            torch.from_numpy(np.sqrt(self.variance)),
-        )
+        credit, errors = torch.from_numpy(self.credit), torch.from_numpy(np.sqrt(self.variance))
+        fit = surrogate(game.masks, game.values, game.empty, credit, errors)
         held_out = None if self.held_out_r2 is None else torch.from_numpy(self.held_out_r2)
         return replace(
             fit, model=self.source, held_out_r2=held_out, variance_of_sums=self.variance_of_sums
@@ -70,32 +66,24 @@ class Evidence:
 
     def widened(self, factor: Floats) -> Evidence:
         """With variances times `factor` [outputs]."""
-        before = self.variance_of_sums
 
         def of_sums(weights: Floats) -> Floats:
-            variance: Floats = factor[:, None] * before(weights) if before else np.empty(0)
-            return variance
+            return factor[:, None] * self.variance_of_sums(weights)
 
-        return replace(
-            self,
-            variance=factor[:, None] * self.variance,
-            variance_of_sums=None if before is None else of_sums,
-        )
+        return replace(self, variance=factor[:, None] * self.variance, variance_of_sums=of_sums)
 
     def plus(self, credit: Floats, variance: Floats, source: str | None = None) -> Evidence:
         """Of this game and another one, whose `credit` has independent errors, [outputs, M]."""
-        before = self.variance_of_sums
 
         def of_sums(weights: Floats) -> Floats:
-            total: Floats = variance @ weights**2
-            return total if before is None else before(weights) + total
+            return self.variance_of_sums(weights) + variance @ weights**2
 
         return replace(
             self,
             credit=self.credit + credit,
             variance=self.variance + variance,
             source=self.source if source is None else f"{source}; {self.source or 'linear'}",
-            variance_of_sums=None if before is None else of_sums,
+            variance_of_sums=of_sums,
         )
 
 
@@ -127,10 +115,12 @@ def average(parts: Sequence[Evidence], weights: Floats) -> Evidence:
     credit = np.einsum("po,pom->om", weights, [part.credit for part in parts])
     apart = [part.credit - credit for part in parts]
     squares = [part.variance + off**2 for part, off in zip(parts, apart, strict=True)]
-    of_sums = [part.variance_of_sums for part in parts if part.variance_of_sums is not None]
 
     def variance_of_sums(sums: Floats) -> Floats:
-        variances = [of(sums) + (off @ sums) ** 2 for of, off in zip(of_sums, apart, strict=True)]
+        variances = [
+            part.variance_of_sums(sums) + (off @ sums) ** 2
+            for part, off in zip(parts, apart, strict=True)
+        ]
         total: Floats = np.einsum("po,pos->os", weights, variances)
         return total
 
@@ -138,7 +128,7 @@ def average(parts: Sequence[Evidence], weights: Floats) -> Evidence:
     return Evidence(
         credit,
         np.einsum("po,pom->om", weights, squares),
-        variance_of_sums if len(of_sums) == len(parts) else None,
+        variance_of_sums,
         " | ".join(dict.fromkeys(part.source or "linear" for part in parts)),
         held_out_r2=(weights * held_out).sum(0) if len(held_out) == len(parts) else None,
     )
@@ -149,7 +139,7 @@ def by_precision(parts: Sequence[Evidence]) -> Evidence:
     usable = [part for part in parts if np.isfinite(part.variance).all()]
     if len(usable) < 2:
         return usable[0] if usable else parts[0]
-    precision = 1 / np.maximum([part.variance.sum(1) for part in usable], _LEAST)
+    precision = 1 / np.maximum([part.variance.sum(1) for part in usable], LEAST)
     return average(usable, precision / precision.sum(0))
 
 
@@ -164,7 +154,7 @@ def doubt(total: Evidence, part: Evidence) -> Floats:
     squares = (total.credit[:, part.players] - part.credit) ** 2
     apart = (squares - part.variance).sum(1)
     by_chance = _SIGNIFICANT * np.sqrt(2 * (part.variance**2).sum(1))
-    of_whole = np.maximum(total.variance[:, part.players].sum(1), _LEAST)
+    of_whole = np.maximum(total.variance[:, part.players].sum(1), LEAST)
     factor: Floats = np.maximum((apart - by_chance) / of_whole, 1.0)
     return factor
 
@@ -184,15 +174,14 @@ def combine(total: Evidence, part: Evidence) -> Evidence:
     is_known = np.isfinite(of_whole)  # else `total` decides
     of_part = np.maximum(part.variance, _SHARPEST * total.variance[:, players])
     weight = np.zeros_like(total.credit)
-    weight[:, players] = np.where(is_known, of_whole / np.maximum(of_whole + of_part, _LEAST), 0.0)
+    weight[:, players] = np.where(is_known, of_whole / np.maximum(of_whole + of_part, LEAST), 0.0)
     credit, variance = total.credit.copy(), total.variance.copy()
     credit[:, players] += weight[:, players] * (part.credit - credit[:, players])
     variance[:, players] = np.where(is_known, weight[:, players] * of_part, variance[:, players])
     share = np.zeros_like(credit) if not part.unbiased else np.nan_to_num(doubted)
     share[:, players] = np.where(is_known, variance[:, players], 0.0)
-    share /= np.maximum(share.sum(1, keepdims=True), _LEAST)
+    share /= np.maximum(share.sum(1, keepdims=True), LEAST)
     credit += share * (total.credit.sum(1) - credit.sum(1))[:, None]
-    of_sums, of_part_sums = total.variance_of_sums, part.variance_of_sums
 
     def variance_of_sums(weights: Floats) -> Floats:
         rows = []
@@ -201,20 +190,16 @@ def combine(total: Evidence, part: Evidence) -> Evidence:
             sharing = share[output][:, None]
             common = np.where(sharing > 0, share[output] @ weights, 0.0)
             apart, mine = weights - common, weight[output][:, None]
-            row = np.zeros(weights.shape[1])
-            if of_sums is not None:
-                row += factor[output] * of_sums((1 - mine) * apart + common)[output]
-            if of_part_sums is not None:
-                row += of_part_sums((mine * apart)[players])[output]
-            rows.append(row)
+            by_total = total.variance_of_sums((1 - mine) * apart + common)[output]
+            by_part = part.variance_of_sums((mine * apart)[players])[output]
+            rows.append(factor[output] * by_total + by_part)
         return np.stack(rows)
 
+    sources = (total.source or "linear", part.source or "linear")
     return Evidence(
         credit,
         variance,
-        None if of_sums is None else variance_of_sums,
-        f"{part.source}; {total.source or 'linear'}"
-        if not part.unbiased
-        else f"{total.source or 'linear'}; {part.source}",
+        variance_of_sums,
+        "; ".join(sources if part.unbiased else reversed(sources)),
         held_out_r2=total.held_out_r2,
     )

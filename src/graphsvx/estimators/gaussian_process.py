@@ -23,7 +23,7 @@ from graphsvx.estimators.covariance import Coalitions, cholesky, diagonal
 from graphsvx.estimators.evidence import Evidence, by_precision, combine, of_derivatives
 from graphsvx.estimators.least_squares import WLS, Fit, PlayedRows
 from graphsvx.estimators.logits import fit_logits, memory_of_logits, simulated_shapley
-from graphsvx.estimators.process import average_processes, corrected
+from graphsvx.estimators.process import BLOCK, average_processes, corrected
 from graphsvx.games.base import PlayerPrior, fits_memory
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks.base import Masks
@@ -33,7 +33,6 @@ from graphsvx.utils.given_up import optional
 
 _LEAST_PAIRS, _MOST_PAIRS = 512, 2048  # that g interpolates by default,
 _PAIRS_A_PLAYER = 8  # and not more than these
-_ROWS_AT_ONCE = 512
 # Pairs that are interpolated times players: more would take gigabytes, and are left to least
 # squares, which sees players in blocks.
 _MOST_ENTRIES = 1 << 21
@@ -132,12 +131,13 @@ class GaussianProcess(Checked):
         logits = fit_logits(game.masks, prior, outcomes.probabilities, outcomes.columns)
         if logits is None:
             return None
-        credit, variance = simulated_shapley(logits.model, coalitions)
+        model, logit_scores = logits
+        credit, variance = simulated_shapley(model, coalitions)
         derivatives = knowledge.derivatives
         if derivatives is not None:
             left = np.where(derivatives.players[:, None], derivatives.values - credit, 0.0)
             derivatives = replace(derivatives, values=left)
-        scores = torch.from_numpy(logits.scores)
+        scores = torch.from_numpy(logit_scores)
         rest = self._with_derivatives(_without(game, scores), Known(prior, derivatives))
         if rest.held_out_r2 is not None:
             unexplained = _odd_squares(game.values - scores[2:]) / _odd_squares(game.values)
@@ -152,8 +152,8 @@ class GaussianProcess(Checked):
         credit = torch.from_numpy(derivatives.values)
         shared = torch.empty(len(game.values) + 2, credit.shape[1], dtype=credit.dtype)
         shared[0], shared[1] = 0.0, credit.sum(0)
-        for first in range(0, len(game.values), _ROWS_AT_ONCE):
-            rows = torch.from_numpy(game.masks.rows[first : first + _ROWS_AT_ONCE])
+        for first in range(0, len(game.values), BLOCK):
+            rows = torch.from_numpy(game.masks.rows[first : first + BLOCK])
             shared[2 + first : 2 + first + len(rows)] = rows.to(credit.dtype) @ credit
         left = None if prior is None else _without_known(prior, derivatives)
         rest = self._of_values(_without(game, shared), left)

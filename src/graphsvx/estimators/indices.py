@@ -15,10 +15,10 @@ import numpy as np
 from scipy.special import betaln, roots_legendre
 
 from graphsvx.core.arrays import Floats, Ids
+from graphsvx.estimators.covariance import NODES
 from graphsvx.utils.constraints import Block, Checked
 
-_NODES = 12
-_SLOPE_NODES = 25
+_SLOPE_NODES = 25  # of an interpolation, exact up to rounding where quadratures are
 
 
 class Index(Protocol):
@@ -59,7 +59,7 @@ def _beta(x: Ids, y: Ids | int) -> Floats:
 
 def _legendre() -> Quadrature:
     """g = 1. Exact up to rounding for products of up to 64 factors that are linear in q."""
-    nodes, weights = roots_legendre(_NODES)
+    nodes, weights = roots_legendre(NODES)
     return Quadrature((nodes + 1) / 2, weights / 2)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.errors import UnsupportedError
-from graphsvx.estimators.covariance import inverse_from_cholesky
+from graphsvx.estimators.covariance import LEAST, inverse_from_cholesky
 from graphsvx.estimators.indices import KSII, SII, Index, Quadrature
 from graphsvx.masks.base import Masks
 
@@ -34,9 +34,6 @@ _JITTER = 1e-10
 _STEPS = 30  # of L-BFGS: more change little
 _LOG_LENGTHS = (-7.0, 2.5)  # bounds of log theta: no effect, and none but at once
 _APART, _LEVEL = 1.0, 9.0  # variances of log theta among players, and of its mean
-_LONGEST = 25.0  # theta of which 1 - exp(-theta) differs from 1
-_SMALLEST = 1e-300
-_SAME_NODE = 10  # decimals in which nodes of a quadrature agree
 
 Parity = Literal[1, -1]
 """1: the even part of a game, -1: its odd part."""
@@ -324,7 +321,7 @@ class ParityKernel:
     @property
     def moved(self) -> Floats:
         """1 - exp(-theta), [M]; below 1, so that each player's factor can be divided by."""
-        moved: Floats = -np.expm1(-self.lengths.clip(None, _LONGEST))
+        moved: Floats = -np.expm1(-self.lengths)
         return moved
 
     def misfit(self, signs: Floats, part: Floats, slopes: bool = False) -> tuple[float, Floats]:
@@ -338,7 +335,7 @@ class ParityKernel:
         except np.linalg.LinAlgError:
             return 1e10, none
         rest, length = _whitened(self.parity, factor, part)
-        energy, count = np.maximum((rest**2).sum(0), _SMALLEST), len(signs) - (self.parity == 1)
+        energy, count = np.maximum((rest**2).sum(0), LEAST), len(signs) - (self.parity == 1)
         misfit = np.log(factor.diagonal()).sum() + np.log(length) / 2
         misfit += np.log(energy).mean() * count / 2
         if not slopes:
@@ -376,7 +373,7 @@ def _relevance(parity: Parity, signs: Floats, part: Floats) -> Floats:
     others = signs.sum(1, keepdims=True) if parity == 1 else 1.0
     slopes = (signs * others).T @ centred / len(signs)
     weight = np.sqrt((slopes**2).sum(1))
-    relevance: Floats = weight / max(weight.max(), _SMALLEST) + 0.05
+    relevance: Floats = weight / max(weight.max(), LEAST) + 0.05
     return relevance
 
 
@@ -415,7 +412,7 @@ class ParityProcess:
             seen, missed = _mean_squares(
                 parity, half_kernel.factor(signs[order]), part[order], len(learnt_on)
             )
-            scale = scale * np.sqrt(np.maximum(missed, seen) / np.maximum(seen, _SMALLEST))
+            scale = scale * np.sqrt(np.maximum(missed, seen) / np.maximum(seen, LEAST))
         return ParityProcess(kernel, signs, part, factor, scale, len(signs) // 2)
 
     def interactions(self, sets: Ids, rule: Quadrature) -> tuple[Floats, Floats]:
@@ -473,7 +470,7 @@ def _mean_squares(parity: Parity, factor: Floats, part: Floats, seen: int) -> tu
 def symmetrised(rule: Quadrature, sign: int) -> Quadrature:
     """g(q) + sign g(1 - q), without nodes of no weight."""
     mirrored = np.concatenate([rule.nodes, 1 - rule.nodes])
-    _, place = np.unique(np.round(mirrored, _SAME_NODE), return_inverse=True)
+    _, place = np.unique(np.round(mirrored, 10), return_inverse=True)  # but for rounding
     weights = np.zeros(place.max(initial=-1) + 1)
     np.add.at(weights, place, np.concatenate([rule.weights, sign * rule.weights]))
     counts = np.abs(weights) > 1e-12

@@ -324,8 +324,8 @@ def ridge(
         validated = missed / factors.sum(0)[:, None].clamp(min=1e-9) ** 2
         inverse = 1 / (eigenvalues + penalties[0, validated.argmin(0)])
     else:
-        known = eigenvalues > _RANK * eigenvalues[-1:]
-        inverse = torch.where(known, 1 / eigenvalues, 0).expand_as(projected)
+        above = eigenvalues > _RANK * eigenvalues[-1:]
+        inverse = torch.where(above, 1 / eigenvalues, 0).expand_as(projected)
     weights = projected * inverse
     spread = (projected * weights).sum(0)[:, None] / max(count, 1)
     parts, errors = [], []

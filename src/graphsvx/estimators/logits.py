@@ -34,11 +34,10 @@ Singles = NDArray[np.float32]
 _FITTED = 1024  # coalitions that the regression sees at most: it takes the cube of their number
 _LEAST_PROBABILITY, _LEAST_ODDS = 1e-300, 1e-12  # whose logarithms are finite
 _RIDGES, _NOISE = (10.0, 0.1, 1.0, 0.003, 1.0, 0.1), 0.03  # variances of the groups, of the noise
-_MOST_ENTRIES = 1 << 21  # coalitions times players whose regressors are there at once
+_MOST_ENTRIES = 1 << 21  # of an array of what is known of several coalitions at once
 _SUM_OF_ONE = 1e-6  # rounding of probabilities, below which they are those of classes
 _LEAST_DRAWS = 64  # coalitions of the simulation; as many as were fitted where work allows it:
 _WORK = 4e8  # multiplications, a fifth of a second
-_WORK_AT_ONCE = 1 << 22  # of intermediate results that stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,22 +143,13 @@ class LogitModel:
         return np.concatenate(blocks)
 
 
-@dataclass(frozen=True, eq=False)
-class FittedLogits:
-    """A model of logits, and what it says of the coalitions that it was fitted to."""
-
-    model: LogitModel
-    scores: Floats
-    """g at the empty, the full and the drawn coalitions, [coalitions, outputs]; at a pair that was
-    fitted: by the others."""
-
-
 def fit_logits(
     masks: Masks, prior: PlayerPrior, probabilities: Floats, columns: slice
-) -> FittedLogits | None:
-    """Fit to the `probabilities` of all outputs, [2 + rows, outputs], ends first.
+) -> tuple[LogitModel, Floats] | None:
+    """A fit to the `probabilities` of all outputs, [2 + rows, outputs], ends first.
 
-    None: the regression is singular.
+    And g at these coalitions, [2 + rows, outputs]; at a pair that was fitted: by the others. None:
+    the regression is singular.
     """
     messages, link = Messages.of(prior), Link.of(probabilities, columns)
     ends = np.repeat([[False], [True]], messages.players, 1)
@@ -185,7 +175,7 @@ def fit_logits(
     scores = [model.at(ends), link.scores(_without_own_pair(logits, inverse))]
     if count < len(masks.rows):
         scores.append(model.at(masks.rows[count:]))
-    return FittedLogits(model, np.concatenate(scores))
+    return model, np.concatenate(scores)
 
 
 def memory_of_logits(coalitions: int, players: int) -> int:
@@ -221,7 +211,7 @@ def simulated_shapley(model: LogitModel, coalitions: int) -> tuple[Floats, Float
     half = int(np.clip(_WORK / (2 * work), _LEAST_DRAWS // 2, max(coalitions, _LEAST_DRAWS) // 2))
     q = (rng.random() + np.arange(half)) / half
     members = rng.random((half, players), dtype=np.float32) < q[:, None].astype(np.float32)
-    step = max(1, _WORK_AT_ONCE // (m * max(m, width)))
+    step = max(1, _MOST_ENTRIES // (m * max(m, width)))
     blocks = [members[first : first + step] for first in range(0, half, step)]
     parts = [(_differences(model, block), _differences(model, ~block)) for block in blocks]
     by_pair = np.concatenate([(first[0] + second[0]) / 2 for first, second in parts])

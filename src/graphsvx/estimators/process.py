@@ -15,7 +15,7 @@ from scipy.linalg import lapack
 from scipy.special import softmax
 
 from graphsvx.core.arrays import Bools, Floats
-from graphsvx.estimators.covariance import Coalitions, Kernel, Mixture, cholesky, solve_lower
+from graphsvx.estimators.covariance import LEAST, Coalitions, Kernel, Mixture, cholesky, solve_lower
 from graphsvx.estimators.evidence import Evidence, average
 from graphsvx.masks.base import Masks
 from graphsvx.utils.components import components
@@ -36,12 +36,10 @@ _LIKELY = 0.1  # least weight of a process in the average, relative to the best
 _MOST_AVERAGED = 12  # processes, which take time each
 _PRIOR_INFLATION = 2.0  # of the variance of a process that is not averaged with others
 _FEW_PLAYERS = 20  # for whom that is 1
-_BLOCK = 512  # pairs that g is evaluated at together
+BLOCK = 512  # pairs that g is evaluated at together, in which memory stays bounded
 _CG_STEPS = 60  # of conjugate gradients at most
 _TOLERANCE = 1e-5  # of the norm of their right side: far below the errors
-_TOLERANCE_OF_SUMS = 1e-2  # of variances that are estimates themselves
 _FIXED_POINT_STEPS = 6  # after which the diagonal of an inverse changes by less than its error
-_LEAST = 1e-300
 
 Singles = NDArray[np.float32]
 
@@ -76,7 +74,7 @@ class Process:
         prior = kernel.prior(mixture)
         moved, explained = shares[fitted:].T @ values[fitted:], squares(shares[fitted:])
         scale = (values[fitted if fitted < len(values) else 0 :] ** 2).mean(0)
-        apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), _LEAST)).mean(0)
+        apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), LEAST)).mean(0)
         left = np.maximum(prior - explained - squares(shares[:fitted]), 1e-10 * prior)
         credit = shares[:fitted].T @ values[:fitted] + moved
         return Process(kernel, mixture, factor, values, scale, credit, left, np.maximum(apart, 1))
@@ -85,8 +83,8 @@ class Process:
         """g at other pairs, given by one coalition of each, [pairs, outputs]."""
         solved, _ = lapack.dtrtrs(self.factor, self.whitened, lower=1, trans=1)
         blocks = []
-        for first in range(0, len(members), _BLOCK):
-            signs = members[first : first + _BLOCK].astype(np.float64) * 2 - 1
+        for first in range(0, len(members), BLOCK):
+            signs = members[first : first + BLOCK].astype(np.float64) * 2 - 1
             others = self.kernel.coalitions.others(signs)
             blocks.append(self.kernel.expected(others, self.mixture, solved))
         return np.concatenate(blocks)
@@ -198,7 +196,7 @@ def _likelihoods(
 def _log_likelihood(kernel: Kernel, mixture: Mixture, odd: Floats) -> float:
     """Of the pairs, each output with a scale of its own, at its likeliest; mean over outputs."""
     factor = cholesky(kernel.gram(mixture))
-    energy = np.maximum(squares(lapack.dtrtrs(factor, odd, lower=1)[0]), _LEAST)
+    energy = np.maximum(squares(lapack.dtrtrs(factor, odd, lower=1)[0]), LEAST)
     return float(-np.log(factor.diagonal()).sum() - len(factor) / 2 * np.log(energy).mean())
 
 
@@ -294,7 +292,7 @@ class ResidualFit:
 
     def variances_of_sums(self, sums: Floats) -> Floats:
         """Variances of weighted sums of the coefficients, [sums], for weights [M, sums]."""
-        solved = solve(self.rows, self.weights, self.precision, sums, _TOLERANCE_OF_SUMS)
+        solved = solve(self.rows, self.weights, self.precision, sums)
         projected = (self.rows @ solved.astype(np.float32)).astype(np.float64)
         variances: Floats = self.open_squares @ projected**2
         variances += self.noise * (self.precision @ solved**2)
@@ -316,10 +314,10 @@ def fit_residuals(
     `unseen`: share of each row's stratum that was not drawn, which its residual stands for.
     """
     weights = weights / weights.mean()
-    noise = float((weights * residuals**2).mean()) or _LEAST
+    noise = float((weights * residuals**2).mean()) or LEAST
     right = _transposed(rows, weights * residuals)
     prior = prior * _prior_factor(rows, residuals, weights, prior, right)
-    precision = noise / np.maximum(prior, _LEAST)
+    precision = noise / np.maximum(prior, LEAST)
     coefficients = solve(rows, weights, precision, right[:, None])[:, 0]
     left = residuals - rows @ coefficients.astype(np.float32)
     inverse, loads = _inverse_diagonal(rows, weights, precision)
@@ -329,7 +327,7 @@ def fit_residuals(
     squares = rows**2
     spread = _transposed(squares, open_squares)
     even = noise_left * _transposed(squares, weights)
-    ratio = spread / np.maximum(even, _LEAST)
+    ratio = spread / np.maximum(even, LEAST)
     from_noise = (1 - precision * inverse).clip(0, 1)
     variances = noise_left * inverse * (from_noise * ratio + 1 - from_noise)
     return ResidualFit(coefficients, variances, rows, weights, open_squares, precision, noise_left)
@@ -346,17 +344,15 @@ def _prior_factor(
     squares = rows**2
     noise = _transposed(squares, weights**2 * residuals**2)
     signal = _transposed(squares, weights) ** 2 * prior
-    share = signal / np.maximum(noise + signal, _LEAST)
+    share = signal / np.maximum(noise + signal, LEAST)
     certain = float((share**2).sum())
     if certain < 1:
         return 1.0
-    excess = (right**2 - noise) / np.maximum(noise + signal, _LEAST)
+    excess = (right**2 - noise) / np.maximum(noise + signal, LEAST)
     return max(1.0, float(share @ excess) / certain - float(np.sqrt(2 / certain)))
 
 
-def solve(
-    rows: Singles, weights: Floats, precision: Floats, right: Floats, tolerance: float = _TOLERANCE
-) -> Floats:
+def solve(rows: Singles, weights: Floats, precision: Floats, right: Floats) -> Floats:
     """(X'WX + precision)^-1 right by conjugate gradients, with a diagonal preconditioner.
 
     `right` [M, sides]: all sides go on until each is solved.
@@ -367,18 +363,18 @@ def solve(
     towards = scale * left
     direction = towards.copy()
     size = _products(left, towards)
-    small = tolerance**2 * size
+    small = _TOLERANCE**2 * size
     for _ in range(_CG_STEPS):
         if (size <= small).all():
             break
         weighted = weights[:, None] * (rows @ direction.astype(np.float32))
         product = (weighted.T.astype(np.float32) @ rows).T + precision[:, None] * direction
-        step = size / np.maximum(_products(direction, product), _LEAST)
+        step = size / np.maximum(_products(direction, product), LEAST)
         solution += step * direction
         left -= step * product
         towards = scale * left
         size, before = _products(left, towards), size
-        direction = towards + (size / np.maximum(before, _LEAST)) * direction
+        direction = towards + (size / np.maximum(before, LEAST)) * direction
     return solution
 
 
