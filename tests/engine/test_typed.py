@@ -82,3 +82,21 @@ def test_a_model_that_writes_to_its_inputs_leaves_the_users_data_as_they_are() -
         copies = {name: x.clone() for name, x in data.x_dict.items()}
         expected = model(copies, data.edge_index_dict)[0].softmax(-1)
     assert explanation.prediction == pytest.approx(float(expected[0]), abs=1e-9)
+
+
+def test_shortcuts_that_games_have_shown_to_fail_are_not_kept(monkeypatch) -> None:
+    torch.manual_seed(0)
+    data, model = typed_graph(2, counts=(9, 8, 7)), Stack(sage).double().eval()
+    method = GraphSVX(players="nodes", samples=100)
+    right = graphsvx.explain(Stack(sage).double().eval(), data, node=("paper", 0), method=method)
+    evaluate = Rows.evaluate
+
+    def wrong_for_many(self: Rows, field: Any, perturbations: Any, hops: Any = None) -> Tensor:
+        out = evaluate(self, field, perturbations, hops)
+        return out + torch.arange(len(out)).reshape(-1, 1, 1) if len(out) > 6 else out
+
+    monkeypatch.setattr(Rows, "evaluate", wrong_for_many)
+    for paper in (0, 0, 1):
+        explanation = graphsvx.explain(model, data, node=("paper", paper), method=method)
+        assert "one call a coalition" in str(explanation.certificate.fallback)
+    assert right.certificate.fallback is None

@@ -12,6 +12,7 @@ questions compare the output of the unperturbed graph, and replay less.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -97,29 +98,23 @@ def run_verified(
 
     `hops` is believed where the model's depth cannot be counted (it is not a PyG model).
     """
-    first: ModelError | None = None
+    last: ModelError | None = None
     evaluators = candidates(query, hops, seed)
-    evaluator = next(evaluators, None)
-    while evaluator is not None:
-        failure: ModelError | None = None
-        try:
-            result = run(evaluator)
-        except ModelError as error:
-            # Raised by the model or by a shortcut: the next, slower evaluator shows which.
-            first = failure = error
-            give_up("a faster way of evaluating coalitions was not taken", error)
-        else:
-            if holds(evaluator, result):
-                return result
-        evaluator = _following(evaluators, failure)
-    raise first or ModelError("the model gives another output each time it is called")
-
-
-def _following(evaluators: Evaluators, failure: ModelError | None) -> Evaluator | None:
-    try:
-        return evaluators.send(failure)
-    except StopIteration:
-        return None
+    with suppress(StopIteration):
+        evaluator = next(evaluators)
+        while True:
+            failure: ModelError | None = None
+            try:
+                result = run(evaluator)
+            except ModelError as error:
+                # Raised by the model or by a shortcut: the next, slower evaluator shows which.
+                last = failure = error
+                give_up("a faster way of evaluating coalitions was not taken", error)
+            else:
+                if holds(evaluator, result):
+                    return result
+            evaluator = evaluators.send(failure)
+    raise last or ModelError("the model gives another output each time it is called")
 
 
 def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
@@ -307,10 +302,10 @@ class _Checked:
 
         Not where the structure is unknown, or the model takes more than features and edges.
         """
-        rounds, query = rows.shortcuts.rounds, self.query
+        query, rounds = self.query, rows.shortcuts.rounds
         if not self.known or rounds is None or query.model.scores_pairs or query.graph.attributes:
             return rows
-        return _states(rows, rounds)
+        return States.of(rows, rounds)
 
     def _checks(self, passed: tuple[str, ...], replays: int, reason: str | None) -> Checks:
         """Read now whether the structure is known: a check that failed leaves it unknown."""
@@ -361,6 +356,7 @@ class _Checked:
                         before = self.profile.shortcuts or {}
                         self.profile.shortcuts = {**before, self.kind(rows.field): shortcuts}
                 yield self.with_states(rows)
+                self.profile.shortcuts = None  # the games have shown that they do not hold
             elif not attempt:
                 require_deterministic(probes.alone)
 
@@ -372,7 +368,7 @@ class _Checked:
             without, rounds = self._no_look_ups, self.profile.depth
             if without is None and rounds is not None:
                 replays = max(self.replays, _REPLAYS_LOOK_UPS)
-                failure = yield _states(
+                failure = yield States.of(
                     replace(rows, checks=replace(rows.checks, replays=replays)), rounds
                 )
                 too_many = isinstance(failure, TooManyStatesError)
@@ -430,22 +426,6 @@ class _Checked:
             yield copies
         one_call = _NEIGHBOURHOOD.format("one call a coalition on")
         yield replace(alone, checks=self._checks((SAME_WIDER, SAME_AGAIN), self.replays, one_call))
-
-
-def _states(rows: Rows, rounds: int) -> States:
-    return States(
-        rows.query,
-        rows.field,
-        rows.depth,
-        rows.reach,
-        rows.local,
-        rows.checks,
-        has_kernels=rows.has_kernels,
-        has_slopes=rows.has_slopes,
-        rows=rows,
-        rounds=rounds,
-        reads_degrees=reads_degrees(rows.query.model),
-    )
 
 
 def _depth_changed(query: Query, profile: ModelProfile) -> bool:

@@ -9,7 +9,7 @@ a look-up of the embeddings of its nodes, pooled and sent through the model's he
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from math import log2
@@ -28,6 +28,7 @@ from graphsvx.engine.pooled import NodeEmbeddings, PooledModel, PooledStates, Po
 from graphsvx.engine.rounding import allclose
 from graphsvx.engine.rows import Rows
 from graphsvx.engine.state_graph import BatchStates, NodeStates, StateGraphs
+from graphsvx.engine.trust import reads_degrees
 from graphsvx.errors import ModelError
 from graphsvx.utils.given_up import give_up
 
@@ -48,6 +49,13 @@ class States(Evaluator):
     rows: Rows
     rounds: int
     reads_degrees: bool
+
+    @staticmethod
+    def of(rows: Rows, rounds: int) -> States:
+        """Look-ups beside the batches of an evaluator."""
+        common = {part.name: vars(rows)[part.name] for part in fields(Evaluator)}
+        reads = reads_degrees(rows.query.model)
+        return States(**common, rows=rows, rounds=rounds, reads_degrees=reads)
 
     def states(self, field: Field) -> StateGraphs | None:
         """The states of nodes around the explained ones; None for whole graphs (`lookup`)."""
