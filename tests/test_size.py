@@ -17,7 +17,7 @@ BOUNDS = {
     "graphsvx/games": 1_180,
     "graphsvx/generators": 570,
     "graphsvx/integrations": 490,
-    "graphsvx/masks": 880,
+    "graphsvx/masks": 650,
     "graphsvx/methods": 5_990,
     "graphsvx/results": 3_340,
     "graphsvx/runs": 2_410,

@@ -109,7 +109,12 @@ class Baseline(Checked, ABC):
         return self.explain(query, seed)
 
     def check_kind(self, query: Query) -> None:
-        """Raise UnsupportedError if the method does not answer this kind of question."""
+        """Whether the method answers this kind of question.
+
+        Raises:
+            UnsupportedError: it does not.
+
+        """
         # A model is explained through the question about a graph.
         kinds = ["graph" if task == "model" else task for task in self.blocks.tasks]
         if query.kind not in kinds and not query.graph.has_types:

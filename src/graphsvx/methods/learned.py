@@ -167,6 +167,10 @@ class GNNExplainer(Baseline):
 
         A kind of mask on which the output does not depend at all makes PyG's loss NaN (the mean
         over no entries); it is left out and its entries are 0.
+
+        Raises:
+            ModelError: the masks cannot be learned.
+
         """
         graph = question.graph
         edges, features = graph.x.new_zeros(len(graph.edges)), graph.x.new_zeros(graph.x.shape[1])
@@ -372,7 +376,12 @@ class PGExplainer(Baseline):
                     )
 
     def explain(self, query: Query, seed: int) -> Explanation:
-        """One pass of the trained network over the edges; the mean of a group's nodes."""
+        """One pass of the trained network over the edges; the mean of a group's nodes.
+
+        Raises:
+            UnsupportedError: the method is not trained, or for other questions.
+
+        """
         message_passing_module(query, self)
         level = "graph" if query.kind == "graph" else "node"
         if self.trained is None:

@@ -165,7 +165,12 @@ class XGNN(Baseline):
                 raise InputError(f"{name} must be one entry for each kind of node, got none")
 
     def explain(self, query: Query, seed: int) -> Explanation:
-        """Train the policy, then let it draw."""
+        """Train the policy, then let it draw.
+
+        Raises:
+            UnsupportedError: all outputs are asked for, or the model takes attributes.
+
+        """
         if query.all_outputs:
             raise UnsupportedError('XGNN explains one class at a time; leave targets="all" out')
         for extra in sorted({"edge_attr"} & query.model.takes | {*query.graph.attributes}):
