@@ -18,7 +18,6 @@ import pytest
 import torch
 
 from graphsvx import Explanation, GraphSVX, runs
-from graphsvx.core import graph, statistics
 from graphsvx.core.query import Query
 from graphsvx.errors import DataError, InputError
 from graphsvx.results import serialize
@@ -68,22 +67,6 @@ def ray():
     # Its token would be a file in the home folder.
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     return require_extra("ray", "ray", quiet=quiet)
-
-
-def test_a_packed_graph_is_not_indexed_again(monkeypatch) -> None:
-    model, data = world()
-    job = Job(model, data, "node", {"method": Moody(), "seed": 3})
-    packed = cluster_engine._packed(job)
-    by_end = graph.index_by_end
-
-    def only_of_parts(ends, nodes):
-        assert nodes < data.num_nodes, "the whole graph is indexed again"
-        return by_end(ends, nodes)
-
-    monkeypatch.setattr(graph, "_make_index", None)
-    monkeypatch.setattr(graph, "index_by_end", only_of_parts)
-    monkeypatch.setattr(statistics, "_make_statistics", None)
-    assert serialize.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
 
 
 def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> None:

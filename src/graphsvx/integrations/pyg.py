@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, starmap
 from types import EllipsisType
 from typing import Any
 
@@ -140,30 +141,19 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             method = self.method if spread else self._node_method()
             explained = [self._explain(model, question, method) for question in questions]
             records += explained
-            centres = [node for e in explained for node in e.centres]
-            if isinstance(x, dict):
-                set_node_credit(converted, explained, nodes)
-                set_masks(converted, "node")
-            else:
-                self._set_node_credit(converted, questions, explained, x)
+            set_node_credit(converted, questions, explained, nodes, x)
+            set_masks(converted, "node")
             if nodes == MaskType.object and index is not None:
                 types = explained[0].types if typed else None
-                for centre in centres:
+                for centre in [node for e in explained for node in e.centres]:
                     name, at = (None, centre) if types is None else types.node(centre)
                     (converted[name] if typed else converted).node_mask[at] = 1.0
         if edges is not None:
             method = self._edge_method()
             explained = [self._explain(model, question, method) for question in questions]
             records += explained
-            if isinstance(edge_index, dict):
-                set_edge_credit(converted, explained)
-                set_masks(converted, "edge")
-            else:
-                total = torch.zeros(edge_index.shape[1], dtype=torch.float64)
-                for question, explanation in zip(questions, explained, strict=True):
-                    total[question.edges] += edge_credit(explanation, question.data.edge_index)
-                converted.edge_credit = (total / len(questions)).float()
-                converted.edge_mask = mask(converted.edge_credit)
+            set_edge_credit(converted, questions, explained, edge_index)
+            set_masks(converted, "edge")
         converted = converted.to(target.device if isinstance(x, dict) else x.device)
         converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
         return converted
@@ -282,36 +272,6 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             raise UnsupportedError("an edge mask needs the method GraphSVX")
         return self.method.with_settings(players=Edges(hops=self.method.players.hops))
 
-    # --- masks ---------------------------------------------------------------------------
-
-    def _set_node_credit(
-        self, converted: Any, questions: list[_Question], explained: list[Explanation], x: Tensor
-    ) -> None:
-        """Average signed credit, and its mask, in the shape of the node mask."""
-        kind = self.explainer_config.node_mask_type
-        features = torch.stack([feature_credit(e) for e in explained])
-        if kind == MaskType.common_attributes:
-            credit = features.mean(0)[None]
-        else:
-            width = 1 if kind == MaskType.object else x.shape[1]
-            total = torch.zeros(x.shape[0], width, dtype=torch.float64)
-            for question, explanation, of_features in zip(
-                questions, explained, features, strict=True
-            ):
-                if kind == MaskType.object:
-                    part = node_credit(explanation)[:, None]
-                    centres = list(explanation.centres)
-                    if centres:
-                        part[centres] += of_features.sum() / len(centres)
-                else:
-                    part = cell_credit(explanation, question.data)
-                total[question.nodes] += part
-            credit = total / len(questions)
-        converted.node_credit = credit.float()
-        converted.node_mask = mask(converted.node_credit)
-        if kind != MaskType.attributes:
-            converted.feature_credit = features.mean(0).float()
-
 
 def _links(pairs: Any) -> list[tuple[int, ...]]:
     """The explained links, each as a pair of nodes."""
@@ -355,13 +315,83 @@ def _part(data: Data, nodes: Tensor) -> tuple[Data, Tensor, Tensor]:
 # Signed credit as the masks of `torch_geometric.explain`.
 
 
-def set_masks(converted: HeteroExplanation, side: str) -> None:
+def set_masks(converted: Any, side: str) -> None:
     """Masks of all types on one scale."""
-    credit = converted.collect(f"{side}_credit")
-    masked = mask(torch.cat([part.reshape(-1) for part in credit.values()]))
-    sizes = [part.numel() for part in credit.values()]
-    for (name, part), values in zip(credit.items(), torch.split(masked, sizes), strict=True):
-        converted[name][f"{side}_mask"] = values.reshape(part.shape).clone()
+    stores = converted.node_stores if side == "node" else converted.edge_stores
+    credited = [store for store in stores if f"{side}_credit" in store]
+    parts = [store[f"{side}_credit"] for store in credited]
+    masked = mask(torch.cat([part.reshape(-1) for part in parts]))
+    values = torch.split(masked, [part.numel() for part in parts])
+    for store, part, of_part in zip(credited, parts, values, strict=True):
+        store[f"{side}_mask"] = of_part.reshape(part.shape).clone()
+
+
+def set_node_credit(
+    converted: Any,
+    questions: Sequence[_Question],
+    explanations: Sequence[Explanation],
+    kind: MaskType,
+    x: Tensor | Mapping[Any, Tensor],
+) -> None:
+    """Average signed credit of nodes, or of their features, as `node_credit` by node type.
+
+    An explained node has the credit of its own features.
+    """
+    features = torch.stack([feature_credit(e) for e in explanations])
+    if kind == MaskType.attributes and isinstance(x, Tensor):
+        cells = torch.zeros(x.shape, dtype=torch.float64)
+        for question, explanation in zip(questions, explanations, strict=True):
+            cells[question.nodes] += cell_credit(explanation, question.data)
+        converted.node_credit = (cells / len(explanations)).float()
+        return
+    if isinstance(x, Tensor):
+        parts = [(converted, (0, len(x)), slice(None))]
+        converted.feature_credit = features.mean(0).float()
+    else:
+        types = explanations[0].require_types()
+        columns = starmap(slice, pairwise(types.feature_starts))
+        stores = [converted[name] for name in types.node_types]
+        parts = list(zip(stores, pairwise(types.node_starts), columns, strict=True))
+        for store, (first, last), _ in parts:
+            store.num_nodes = last - first
+    nodes = torch.zeros(parts[-1][1][1], dtype=torch.float64)
+    for question, explanation in zip(questions, explanations, strict=True):
+        nodes[question.nodes] += node_credit(explanation) / len(explanations)
+    for store, (first, last), own in parts:
+        mean = features[:, own].mean(0)
+        if kind == MaskType.common_attributes:
+            if len(mean):
+                store.node_credit = mean[None].float()
+            continue
+        width = max(1, len(mean)) if kind == MaskType.attributes else 1
+        credit = nodes[first:last, None].repeat(1, width) / width
+        for explanation, of_features in zip(explanations, features[:, own], strict=True):
+            for centre in explanation.centres:
+                if first <= centre < last:
+                    share = of_features / (len(explanation.centres) * len(explanations))
+                    credit[centre - first] += share if width > 1 else share.sum()
+        store.node_credit = credit.float()
+
+
+def set_edge_credit(
+    converted: Any,
+    questions: Sequence[_Question],
+    explanations: Sequence[Explanation],
+    edge_index: Tensor | Mapping[Any, Tensor],
+) -> None:
+    """Average signed credit of edges as `edge_credit` by edge type."""
+    if isinstance(edge_index, Tensor):
+        parts = [(converted, (0, edge_index.shape[1]))]
+    else:
+        types = explanations[0].require_types()
+        stores = [converted[name] for name in types.edge_types]
+        parts = list(zip(stores, pairwise(types.edge_starts), strict=True))
+    total = torch.zeros(parts[-1][1][1], dtype=torch.float64)
+    for question, explanation in zip(questions, explanations, strict=True):
+        columns = question.data.edge_index if isinstance(edge_index, Tensor) else None
+        total[question.edges] += edge_credit(explanation, columns) / len(explanations)
+    for store, (first, last) in parts:
+        store.edge_credit = total[first:last].float()
 
 
 def cell_credit(explanation: Explanation, data: Data) -> Tensor:
@@ -453,40 +483,3 @@ def linked_types(data: HeteroData, node_type: str | tuple[str, str] | None) -> t
         f"GraphSVXAlgorithm(node_type=({data.node_types[0]!r}, {data.node_types[1]!r})), "
         f"got {node_type!r}"
     )
-
-
-def set_node_credit(
-    converted: HeteroExplanation, explanations: Sequence[Explanation], kind: MaskType
-) -> None:
-    """Average signed credit of nodes (of their features) by node type, as `node_credit`."""
-    types = explanations[0].require_types()
-    columns = torch.stack([feature_credit(e) for e in explanations]).mean(0).float()
-    nodes = torch.stack([node_credit(e) for e in explanations]).mean(0).float()
-    for at, name in enumerate(types.node_types):
-        first, last = types.node_starts[at : at + 2]
-        feature_columns = columns[types.feature_starts[at] : types.feature_starts[at + 1]]
-        converted[name].num_nodes = last - first
-        if kind == MaskType.common_attributes:
-            if len(feature_columns):
-                converted[name].node_credit = feature_columns[None]
-            continue
-        width = max(1, len(feature_columns)) if kind == MaskType.attributes else 1
-        credit = nodes[first:last, None].repeat(1, width) / width
-        for explanation in explanations:
-            for centre in explanation.centres:
-                if first <= centre < last:
-                    share = feature_credit(explanation).float() / len(explanation.centres)
-                    share = share[types.feature_starts[at] : types.feature_starts[at + 1]]
-                    credit[centre - first] += (
-                        share if width == len(share) and width > 1 else share.sum()
-                    ) / len(explanations)
-        converted[name].node_credit = credit
-
-
-def set_edge_credit(converted: HeteroExplanation, explanations: Sequence[Explanation]) -> None:
-    """Average signed credit of edges by edge type, as `edge_credit`."""
-    types = explanations[0].require_types()
-    total = torch.stack([edge_credit(e) for e in explanations]).mean(0)
-    for at, name in enumerate(types.edge_types):
-        first, last = types.edge_starts[at : at + 2]
-        converted[name].edge_credit = total[first:last]
