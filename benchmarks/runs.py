@@ -37,8 +37,8 @@ from graphsvx.core import graph
 from graphsvx.runs.backends import Answer, Job
 from graphsvx.runs.store import RunFolder, WriteBuffer, read_progress
 from graphsvx.utils import processes
-from graphsvx.utils.extras import require_extra
 from graphsvx.utils.files import atomic_write
+from graphsvx.utils.imports import require_extra
 
 GIB = 2**30
 

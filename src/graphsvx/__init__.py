@@ -6,7 +6,7 @@ explanation = graphsvx.explain(model, data, node=42)
 
 from typing import TYPE_CHECKING
 
-from graphsvx.utils.lazy import lazy_attributes
+from graphsvx.utils.imports import lazy_attributes
 
 if TYPE_CHECKING:
     from graphsvx.api import explain

@@ -6,17 +6,16 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from threading import current_thread, main_thread
+from threading import Timer, current_thread, main_thread
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from torch import Tensor, nn
 from torch_geometric.data import FeatureStore, GraphStore
 
 from graphsvx import methods
-from graphsvx.core.decoders import Decoder
-from graphsvx.core.model import Output, Pick, Scale
+from graphsvx.core.model import Decoder, Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.query import NodeOfType, build_query
 from graphsvx.engine.reading import with_reading
@@ -28,7 +27,6 @@ from graphsvx.utils.constraints import Seed, checked, shown
 from graphsvx.utils.exclusive import exclusive
 from graphsvx.utils.given_up import collected
 from graphsvx.utils.printable import did_you_mean
-from graphsvx.utils.timing import shown_after
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -237,10 +235,24 @@ def _progress_of_one() -> AbstractContextManager[None]:
 
 
 @contextmanager
+def shown_after(seconds: float, bar: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    """Show `bar()` while the work goes on, if it takes longer than `seconds`."""
+    with ExitStack() as stack:
+        timer = Timer(seconds, lambda: stack.enter_context(bar()))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # it may have just begun to show the bar
+
+
+@contextmanager
 def _time_taken() -> Iterator[None]:
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415  (slow)
 
-    from graphsvx.utils.progress_bar import progress_bar  # noqa: PLC0415  (rich)
+    from graphsvx.utils.console import progress_bar  # noqa: PLC0415  (rich)
 
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     with progress_bar(*columns, shown=True) as bar:

@@ -23,9 +23,9 @@ from graphsvx.api import (
     explain,
     must_explain_types,
 )
-from graphsvx.core import graph as graphs
 from graphsvx.core.convert import as_collection, as_data, node_positions
-from graphsvx.core.hetero_data import check_graph_of, is_typed
+from graphsvx.core.data import check_graph, check_graph_of, is_typed
+from graphsvx.core.graph import out_edges
 from graphsvx.core.names import find_names
 from graphsvx.core.query import node_list, nodes_of_one_type
 from graphsvx.errors import GraphSVXError, InputError, ModelError, error_text
@@ -232,7 +232,7 @@ def _questions_about(
 ) -> tuple[Any, Sequence[int], Any]:
     """One graph as `Data`, the nodes (or positions of links) to explain, and the links."""
     positions, data = node_positions(data), as_data(data)
-    count = graphs.check_graph(data).num_nodes
+    count = check_graph(data).num_nodes
     names = find_names(data, node_names=options.get("node_names"), positions=positions)
     if edges is not None:
         return data, range(len(edges)), [names.node_group(edge) for edge in edges]
@@ -253,7 +253,7 @@ def _with_progress(
         TimeRemainingColumn,
     )
 
-    from graphsvx.utils.progress_bar import progress_bar  # noqa: PLC0415  (rich)
+    from graphsvx.utils.console import progress_bar  # noqa: PLC0415  (rich)
 
     visible = sys.stderr.isatty() if progress is None else progress
     columns = (
@@ -286,7 +286,7 @@ def _sequential(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | F
 def _parallel(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Explanation | Failure]:
     if processes.can_fork() and not job.whole_graphs:
         # Index once here, not in every worker.
-        graphs.out_edges(check_graph_of(job.model, job.data))
+        out_edges(check_graph_of(job.model, job.data))
     waiting = iter(questions)
     for item, result in processes.imap_unordered(job.as_dict, lambda: next(waiting, None), workers):
         if isinstance(result, processes.WorkerDied):

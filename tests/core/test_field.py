@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from graphsvx.core.data import check_graph
 from graphsvx.core.field import Field, in_neighbourhood
-from graphsvx.core.graph import check_graph
 from tests.worlds import random_graph
 
 

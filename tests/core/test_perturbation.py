@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphsvx.core import field as fields
-from graphsvx.core import graph as graphs
+from graphsvx.core.data import check_graph
 from graphsvx.core.field import Field
 from graphsvx.core.perturbation import (
     UNREACHABLE,
@@ -38,7 +38,7 @@ def searched(kept: np.ndarray, field: Field, sweeps: int | None) -> list[int]:
 
 
 def field_of(data: Data, depth: int | None, centres: tuple[int, ...] = (1,)) -> Field:
-    return fields.in_neighbourhood(graphs.check_graph(data), np.asarray(centres), depth)
+    return fields.in_neighbourhood(check_graph(data), np.asarray(centres), depth)
 
 
 @pytest.mark.parametrize("kind", ["nodes", "cut", "joined"])
@@ -77,7 +77,7 @@ def test_hop_counts_saturate_on_long_paths() -> None:
 
 
 def test_nodes_without_edges_are_unreachable() -> None:
-    field = fields.whole_graph(graphs.check_graph(random_graph(1, nodes=6)))
+    field = fields.whole_graph(check_graph(random_graph(1, nodes=6)))
     field = fields.restrict(field, np.zeros(1, dtype=np.int64))
     perturbations = Perturbations(np.ones((3, 1), bool), None, torch.ones(1, 1))
     assert distances(perturbations, field, 2).tolist() == [[UNREACHABLE]] * 3

@@ -90,13 +90,14 @@ QUESTIONS = {
     "reference before the graph": (GraphSVX(reference=-1), "from 0 to 8, got -1"),
     "reference of the wrong width": (GraphSVX(reference=[1.0, 2.0]), "3 features, got 2"),
     "reference class without nodes": (GraphSVX(reference="class:7"), "data.y has [0, 1]"),
-    "group outside the graph": (GraphSVX(groups={"a": [1, 40]}), "nodes go from 0 to 8"),
+    "group outside the graph": (
+        GraphSVX(groups={"a": [1, 40]}), "each member of group 'a' must be from 0 to 8, got 40"),
     "feature group outside the graph": (
         GraphSVX(feature_groups={"a": [3]}), "features go from 0 to 2"),
     "an edge that does not exist": (
         GraphSVX(players="edges", groups={"a": [(0, 0), (8, 8)]}), "(8, 8), which does not exist"),
     "an edge outside the graph": (
-        GraphSVX(players="edges", groups={"a": [(0, 99)]}), "which does not exist"),
+        GraphSVX(players="edges", groups={"a": [(0, 99)]}), "must be from 0 to 8, got 99"),
     "a position without an edge": (
         GraphSVX(players="edges", groups={"a": [999]}), "edges go from 0 to"),
     "edges where nodes play": (GraphSVX(groups={"a": [(0, 1)]}), 'use players="edges"'),

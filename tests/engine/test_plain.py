@@ -8,7 +8,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphsvx.core import field as fields
-from graphsvx.core import graph as graphs
+from graphsvx.core.data import check_graph
+from graphsvx.core.graph import out_edges
 from graphsvx.engine.evaluator import wider_reference
 from tests.worlds import random_graph
 
@@ -21,7 +22,7 @@ def test_a_group_in_a_field_of_about_as_many_nodes_as_are_looked_at(leaves: int)
     edge_index = torch.cat([star, torch.stack([tail, tail + 1])], 1)
     both = torch.cat([edge_index, edge_index.flip(0)], 1)
     data = Data(x=torch.randn(leaves + 41, 4), edge_index=both)
-    graph = graphs.check_graph(data)
+    graph = check_graph(data)
     field = fields.in_neighbourhood(graph, np.array([0, 1, 2, 3]), 2)
     reference_graph = wider_reference(graph, field, np.random.default_rng(0))
     assert set(field.ids[: field.size].tolist()) == set(range(leaves + 2))
@@ -41,7 +42,7 @@ def test_its_edges_are_those_of_the_graph(seed: int, both_ways: bool):
             data.edge_index.shape[1], generator=torch.Generator().manual_seed(seed)
         )
         data.edge_index = data.edge_index[:, weights < 0.7]
-    graph = graphs.check_graph(data)
+    graph = check_graph(data)
     field = fields.in_neighbourhood(graph, np.array([seed]), 2)
     reference_graph = wider_reference(graph, field, np.random.default_rng(seed), most=20)
     assert len(set(reference_graph.edges.tolist())) == len(reference_graph.edges)
@@ -52,7 +53,7 @@ def test_its_edges_are_those_of_the_graph(seed: int, both_ways: bool):
     into = set(graph.index.edges_into(field.ids[: field.size]).tolist())
     assert into < set(reference_graph.edges.tolist())
     assert len(reference_graph.x) == len({tuple(row) for row in reference_graph.x.tolist()})
-    sent = graphs.out_edges(graph).edges_into(np.array([seed]))[:8]
+    sent = out_edges(graph).edges_into(np.array([seed]))[:8]
     assert set(sent.tolist()) <= set(reference_graph.edges.tolist()), (
         "what the explained node sends"
     )

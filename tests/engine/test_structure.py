@@ -24,9 +24,8 @@ from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE, GraphUNet
 from torch_geometric.utils import degree
 
 from graphsvx import GraphSVX, explain
-from graphsvx.core import graph as graphs
-from graphsvx.core import model as models
 from graphsvx.core.modules import evaluation_mode
+from graphsvx.core.query import build_query
 from graphsvx.engine.kernels import is_known
 from graphsvx.engine.structure import read_structure
 from graphsvx.testing.oracle import credit_of
@@ -91,8 +90,8 @@ UNKNOWN: dict[str, Forward] = {
 
 
 def _structure(model: nn.Module, seed: int = 0) -> Any:
-    graph = graphs.check_graph(random_graph(seed, nodes=12, chance=0.3))
-    checked = models.check_model(model, graph)
+    query = build_query(model, random_graph(seed, nodes=12, chance=0.3), node=0)
+    checked, graph = query.model, query.graph
     with evaluation_mode(checked.submodules):
         return read_structure(checked, graph, is_known)
 
@@ -194,9 +193,10 @@ def test_pooling_by_batch_is_known_and_without_it_is_not() -> None:
             hidden = self.conv(x, edge_index)
             return global_max_pool(hidden, batch if self.batched else torch.zeros_like(batch))
 
-    graph = graphs.check_graph(random_graph(1, nodes=8))
     for batched in (True, False):
-        checked = models.check_model(Pooled(batched).double().eval(), graph, whole_graphs=True)
+        model = Pooled(batched).double().eval()
+        query = build_query(model, random_graph(1, nodes=8), graph=True)
+        checked, graph = query.model, query.graph
         with evaluation_mode(checked.submodules):
             assert read_structure(checked, graph, is_known).known is batched
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from graphsvx.core.data import check_graph
 from graphsvx.core.field import Field, in_neighbourhood
-from graphsvx.core.graph import check_graph
 from graphsvx.core.players import Players
 from graphsvx.games.graph_game import prior_of_edges, prior_of_nodes
 

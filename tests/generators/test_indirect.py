@@ -13,8 +13,8 @@ from torch_geometric.nn import GIN
 
 from graphsvx import GraphSVX, explain
 from graphsvx.core import field as fields
-from graphsvx.core import graph as graphs
-from graphsvx.core.players import ungrouped_players
+from graphsvx.core.data import check_graph
+from graphsvx.core.players import Players
 from graphsvx.generators import GameSetup, Indirect, Isolate
 from graphsvx.generators.indirect import _directed_distances
 from graphsvx.testing.oracle import indirect_effect, probability_of, shapley_values
@@ -24,9 +24,9 @@ from tests.worlds import joined, random_model, seeded
 def scene(pairs, nodes: int, depth: int = 3, both: bool = True) -> GameSetup:
     edges = torch.tensor(pairs + ([(v, u) for u, v in pairs] if both else [])).t()
     x = torch.arange(nodes * 2, dtype=torch.float64).reshape(nodes, 2) ** 1.5
-    graph = graphs.check_graph(Data(x=x, edge_index=edges))
+    graph = check_graph(Data(x=x, edge_index=edges))
     field = fields.in_neighbourhood(graph, np.array([0]), depth)
-    players = ungrouped_players(np.zeros(0, dtype=np.int64), np.arange(1, field.size))
+    players = Players(node_members=np.arange(1, field.size), node_owner=np.arange(field.size - 1))
     return GameSetup(graph, field, players, graph.statistics.mean)
 
 

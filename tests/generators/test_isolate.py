@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from graphsvx.core import field as fields
-from graphsvx.core import graph as graphs
 from graphsvx.core import players as choosing
+from graphsvx.core.data import check_graph
 from graphsvx.generators import GameSetup, Isolate
 from tests.worlds import random_graph
 
@@ -21,7 +21,7 @@ def test_switched_off_features_have_the_reference_at_each_feature_node(
     data = random_graph(3, nodes=12, chance=0.3)
     rng = torch.Generator().manual_seed(width)
     data.x = torch.randn(12, width, generator=rng, dtype=torch.float64)
-    graph = graphs.check_graph(data)
+    graph = check_graph(data)
     field = fields.in_neighbourhood(graph, np.array([1, 4]), 1)
     players = choosing.find_players(graph, field, None, "all", "both")
     reference = torch.randn(width, generator=rng, dtype=torch.float64)

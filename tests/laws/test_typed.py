@@ -13,7 +13,7 @@ from torch_geometric.nn import GraphSAGE, HeteroConv
 
 import graphsvx
 from graphsvx import Explanation
-from graphsvx.core.hetero_data import check_graph_with_types
+from graphsvx.core.data import check_graph_with_types
 from graphsvx.methods import Edges, GraphSVX, MetaPaths, Nodes, Relations
 from graphsvx.testing.oracle import (
     algorithm_1,

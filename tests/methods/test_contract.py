@@ -16,7 +16,7 @@ from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
 from graphsvx.methods.learned import GNNExplainer
 from graphsvx.methods.perturbing import Greedy, Random
 from graphsvx.testing.laws import _snapshot
-from graphsvx.utils import extras
+from graphsvx.utils import imports
 
 ALL = [
     GNNExplainer(epochs=5),
@@ -114,7 +114,7 @@ def test_a_missing_package_is_named_with_its_extra(known, monkeypatch, method, m
             raise ModuleNotFoundError(name=missing)
         return real(name, *rest)
 
-    monkeypatch.setattr(extras.importlib, "import_module", gone)
+    monkeypatch.setattr(imports.importlib, "import_module", gone)
     with pytest.raises(MissingExtraError, match=rf"{missing}.*graphsvx\[baselines\]"):
         graphsvx.explain(Untouchable(model), data, node=0, method=method)
 

@@ -18,7 +18,7 @@ from graphsvx.methods import LIME, IntegratedGradients, Saliency
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.learned import GNNExplainer
 from graphsvx.methods.surrogates import SHAP, numpy_seeded
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 from tests.methods.conftest import both_ways
 
 

@@ -25,7 +25,7 @@ from graphsvx.runs import arrow_schema
 from graphsvx.runs import backends as cluster_engine
 from graphsvx.runs import store as progress
 from graphsvx.runs.backends import Job
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 from tests.runs.helpers import (
     INNER,
     Moody,

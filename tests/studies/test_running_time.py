@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from graphsvx.utils.timing import take_turns
 from graphsvx_lab.metrics.measurements import Measurements, Row
 from graphsvx_lab.studies import sampling
-from graphsvx_lab.studies.sampling import GNN, PAPERS
+from graphsvx_lab.studies.sampling import GNN, PAPERS, take_turns
 
 
 def test_contenders_take_turns_and_only_processor_time_counts():

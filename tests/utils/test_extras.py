@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphsvx.errors import MissingExtraError
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 
 
 def failed_import(name: str) -> str:

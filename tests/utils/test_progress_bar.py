@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from graphsvx import GraphSVX, explain_many
-from graphsvx.utils.progress_bar import NotebookBar, in_notebook, progress_bar
-from graphsvx.utils.timing import shown_after
+from graphsvx.api import shown_after
+from graphsvx.utils.console import NotebookBar, in_notebook, progress_bar
 from tests.worlds import random_graph, random_model
 
 

@@ -20,8 +20,7 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
 from graphsvx.cli.options import ModelChoice
-from graphsvx.core.graph import check_graph
-from graphsvx.core.hetero_data import check_graph_with_types
+from graphsvx.core.data import check_graph, check_graph_with_types
 from graphsvx.errors import DataError, InputError, first_line
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.zoo.training import training_bar

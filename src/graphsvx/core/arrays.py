@@ -1,4 +1,4 @@
-"""Array types, and operations on sorted integer arrays that numpy has no fast version of."""
+"""Array types, and operations on arrays that numpy has no fast version of."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+
+from graphsvx.errors import InputError
 
 Ids = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+PackedWords = NDArray[np.uint64]
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -67,3 +70,92 @@ def as_tensors(device: torch.device, *arrays: Ids) -> list[Tensor]:
 def as_tensor(array: NDArray[Any], device: torch.device) -> Tensor:
     """A numpy array as a contiguous tensor on `device`."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+
+# --- rows as keys --------------------------------------------------------------------------
+
+
+def _bytes(parts: tuple[NDArray[Any], ...]) -> NDArray[np.uint8]:
+    packed = [
+        np.packbits(part, axis=1)
+        if part.dtype == bool
+        else np.ascontiguousarray(part).view(np.uint8)
+        for part in parts
+    ]
+    return packed[0] if len(packed) == 1 else np.concatenate(packed, axis=1)
+
+
+def row_keys(*parts: NDArray[Any]) -> list[bytes]:
+    """One hashable key per row; equal rows have equal keys."""
+    joined = np.ascontiguousarray(_bytes(parts))
+    width = joined.shape[1]
+    if width == 0:
+        return [b""] * len(joined)
+    return joined.view(np.dtype((np.void, width)))[:, 0].tolist()
+
+
+def packed_words(*parts: NDArray[Any]) -> PackedWords:
+    """Rows packed into 64-bit words, [rows, words]; booleans take one bit each."""
+    joined = _bytes(parts)
+    width = joined.shape[1]
+    padded = np.zeros((len(joined), max(1, -(-width // 8)) * 8), dtype=np.uint8)
+    padded[:, :width] = joined
+    return padded.view(np.uint64)
+
+
+class RowIds:
+    """Assigns ids 0, 1, ... to distinct rows in the order in which they are added."""
+
+    def __init__(self) -> None:
+        self._ids: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, *parts: NDArray[Any]) -> tuple[Ids, Ids]:
+        """The id of each row, and the positions of rows that were new."""
+        id_of, before = self._ids, len(self._ids)
+        ids = [id_of.setdefault(key, len(id_of)) for key in row_keys(*parts)]
+        numbers = np.asarray([before - 1, *ids], dtype=np.int64)
+        largest = np.maximum.accumulate(numbers)
+        return numbers[1:], np.flatnonzero(largest[1:] > largest[:-1])
+
+
+# --- tensors that can be read --------------------------------------------------------------
+
+_LARGEST = 8 * 2**30
+"""Bytes of a tensor that may be larger than the memory that stores it."""
+
+
+def must_be_readable(value: object, name: str) -> None:
+    """Raise an InputError for a tensor whose numbers are missing, special or too many to copy."""
+    if isinstance(value, Tensor) and (problem := unreadable(value)):
+        raise InputError(f"{name} must be a plain tensor of numbers, got {problem}")
+
+
+def unreadable(tensor: Tensor) -> str | None:  # noqa: PLR0911  (one return per kind of tensor)
+    """What a tensor is whose numbers cannot be read as they are; None: they can."""
+    if type(tensor).__module__.startswith("graphsvx."):  # rows of a batch, of which few are stored
+        return None
+    if nn.parameter.is_lazy(tensor):
+        return "a parameter without values; call the model once before"
+    if tensor.is_nested:
+        return "a nested tensor; use torch.nested.to_padded_tensor"
+    if tensor.is_quantized:
+        return "a quantized tensor; use .dequantize()"
+    if tensor.is_meta:
+        return "a tensor on the meta device, which holds no numbers"
+    if tensor.layout == torch._mkldnn:  # type: ignore[attr-defined]  # torch lists no such layout
+        return "one of MKL-DNN; use .to_dense()"
+    if tensor.is_conj() or tensor.is_neg():
+        return "one that is stored as its conjugate; use .resolve_conj().resolve_neg()"
+    if tensor.is_floating_point() and tensor.dtype.itemsize == 1:
+        return f"{tensor.dtype}, which torch hardly computes with; use .float()"
+    kind = type(tensor)
+    own_dispatch = kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
+    if own_dispatch and not kind.__module__.startswith("torch_geometric."):
+        return f"a {kind.__name__}; use a torch.Tensor"
+    size = tensor.numel() * tensor.element_size()
+    if tensor.layout == torch.strided and 0 in tensor.stride() and size > _LARGEST:
+        return f"one of {size / 2**30:.0f} GiB, whose rows are one row in memory"
+    return None

@@ -1,11 +1,11 @@
-"""Graphs in other forms than PyG's `Data`: networkx graphs, dictionaries, data sets of one graph.
+"""Graphs in other forms than PyG's: networkx graphs, dictionaries, data sets of one graph.
 
 Also collections of graphs: lists, data sets, batches and loaders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from numbers import Number
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torch_geometric.data import Batch, Data
 
+from graphsvx.core.graph import ADJACENCIES
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import shown
 
@@ -39,16 +40,43 @@ def as_data(data: Any) -> Any:
         return as_data(data[0])
     if isinstance(data, DataLoader) and hasattr(data, "data"):
         return as_data(data.data)  # a loader that samples from one graph
-    if is_networkx(data):
-        return from_networkx(data)
+    if _is_networkx(data):
+        return _from_networkx(data)
     if isinstance(data, Mapping):
-        if not {"edge_index", "adj_t", "adj"} & {*data}:
+        if not {"edge_index", *ADJACENCIES} & {*data}:
             raise InputError(
                 f"a graph given as a dictionary must have an edge_index, got the keys "
                 f"{sorted(map(str, data))[:10]}"
             )
         return Data(**{str(name): _as_tensor(value) for name, value in data.items()})
     return data
+
+
+def as_collection(data: Any) -> list[Any] | None:
+    """The graphs of a list, data set, batch, loader or dictionary of graphs; None: one graph."""
+    if isinstance(data, DataLoader):
+        kind = type(data).__name__
+        if kind in _PARTS_OF_A_GRAPH:
+            raise InputError(
+                f"a {kind} yields parts of one graph, in which nodes lack neighbours; explain "
+                f"nodes of the graph itself: explain_many(model, data, nodes)"
+            )
+        batches = [(batch, as_collection(batch)) for batch in data]
+        return [g for batch, graphs in batches for g in ([batch] if graphs is None else graphs)]
+    if isinstance(data, Batch):
+        return list(data.to_data_list())
+    if isinstance(data, (list, tuple, Iterator)):
+        return [*data]
+    if isinstance(data, Dataset) and hasattr(data, "__len__"):
+        return [data[i] for i in range(len(data))]
+    values = list(data.values()) if isinstance(data, Mapping) else []
+    are_graphs = all(_is_networkx(v) or isinstance(v, (Data, Mapping)) for v in values)
+    return values if values and are_graphs else None
+
+
+def node_positions(data: Any) -> dict[Hashable, int] | None:
+    """Position of each node of a networkx graph, whose nodes are named by themselves."""
+    return {node: i for i, node in enumerate(data.nodes)} if _is_networkx(data) else None
 
 
 def _as_tensor(value: Any) -> Any:
@@ -67,50 +95,12 @@ def _as_tensor(value: Any) -> Any:
     return tensor.to(torch.get_default_dtype()) if is_list and array.dtype.kind == "f" else tensor
 
 
-def is_networkx(data: Any) -> bool:
+def _is_networkx(data: Any) -> bool:
     """Whether this is a networkx graph (networkx is not imported for it)."""
-    return type(data).__module__.partition(".")[0] == "networkx" or any(
-        kind.__module__.startswith("networkx.classes") for kind in type(data).__mro__
-    )
+    return any(kind.__module__.startswith("networkx.") for kind in type(data).__mro__)
 
 
-def as_collection(data: Any) -> list[Any] | None:
-    """The graphs of a list, data set, batch, loader or dictionary of graphs; None: one graph."""
-    if isinstance(data, Batch):
-        return list(data.to_data_list())
-    if isinstance(data, DataLoader):
-        return _loaded(data)
-    if isinstance(data, (list, tuple, Iterator)):
-        return [*data]
-    if isinstance(data, Dataset) and hasattr(data, "__len__"):
-        return [data[i] for i in range(len(data))]
-    values = list(data.values()) if isinstance(data, Mapping) else []
-    if values and all(is_networkx(v) or isinstance(v, (Data, Mapping)) for v in values):
-        return values
-    return None
-
-
-def _loaded(loader: Any) -> list[Any]:
-    """All graphs of a loader of whole graphs."""
-    kind = type(loader).__name__
-    if kind in _PARTS_OF_A_GRAPH:
-        raise InputError(
-            f"a {kind} yields parts of one graph, in which nodes lack neighbours; explain nodes of "
-            f"the graph itself: explain_many(model, data, nodes)"
-        )
-    return [graph for batch in loader for graph in _graphs(batch)]
-
-
-def _graphs(batch: Any) -> Iterable[Any]:
-    if isinstance(batch, Batch):
-        return list(batch.to_data_list())
-    return batch if isinstance(batch, (list, tuple)) else [batch]
-
-
-# --- networkx --------------------------------------------------------------------------------
-
-
-def from_networkx(graph: Any) -> Data:
+def _from_networkx(graph: Any) -> Data:
     """A networkx graph as `Data`, its nodes in the order of `graph.nodes`.
 
     `x` is the node attribute "x" if there is one, else all attributes that are numbers or vectors
@@ -118,40 +108,32 @@ def from_networkx(graph: Any) -> Data:
     attribute "weight" becomes `edge_weight`, all other numbers of edges `edge_attr`. Edges without
     direction become two.
     """
-    nodes = list(graph.nodes)
-    position: dict[Hashable, int] = {node: i for i, node in enumerate(nodes)}
+    nodes, about_nodes = list(graph.nodes), [graph.nodes[node] for node in graph.nodes]
+    position = {node: i for i, node in enumerate(nodes)}
     ends: list[tuple[int, int]] = []
-    about: list[Mapping[str, Any]] = []
+    about_edges: list[Mapping[str, Any]] = []
     for u, v, attributes in graph.edges(data=True):
-        for pair in [(u, v)] if graph.is_directed() or u == v else [(u, v), (v, u)]:
+        one_way = graph.is_directed() or u == v
+        for pair in [(u, v)] if one_way else [(u, v), (v, u)]:
             ends.append((position[pair[0]], position[pair[1]]))
-            about.append(attributes)
+            about_edges.append(attributes)
     data = Data(edge_index=torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous())
     data.num_nodes = len(nodes)
-    table = _columns([graph.nodes[node] for node in nodes], nodes, "x", _LABELS, "node")
-    if table is not None:
-        data.x, data.feature_names = table
+    data.x, data.feature_names = _columns(about_nodes, nodes, "x", _LABELS, "node")
     for name in _LABELS:
-        values = [graph.nodes[node].get(name) for node in nodes]
+        values = [attributes.get(name) for attributes in about_nodes]
         if values and all(isinstance(value, (int, np.integer, bool)) for value in values):
             data.y = torch.tensor([int(value) for value in values])
             break
-    weights = [attributes.get("weight") for attributes in about]
+    weights = [attributes.get("weight") for attributes in about_edges]
     if weights and all(isinstance(weight, Number) for weight in weights):
         data.edge_weight = torch.tensor(weights, dtype=torch.get_default_dtype())
-    table = _columns(about, ends, "edge_attr", ("weight",), "edge")
-    if table is not None:
-        data.edge_attr, data.edge_feature_names = table
+    data.edge_attr, data.edge_feature_names = _columns(
+        about_edges, ends, "edge_attr", ("weight",), "edge"
+    )
     if nodes != list(range(len(nodes))):
         data.node_names = [str(node) for node in nodes]
     return data
-
-
-def node_positions(data: Any) -> dict[Hashable, int] | None:
-    """Position of each node of a networkx graph, whose nodes are named by themselves."""
-    if isinstance(data, Data):
-        return None
-    return {node: i for i, node in enumerate(data.nodes)} if is_networkx(data) else None
 
 
 def _columns(
@@ -160,17 +142,18 @@ def _columns(
     combined: str,
     left_out: tuple[str, ...],
     item: str,
-) -> tuple[Tensor, list[str]] | None:
-    """Numeric attributes side by side, and the names of the columns."""
-    if not rows:
-        return None
-    first = rows[0]
-    numeric = {name: np.asarray(value) for name, value in first.items() if name not in left_out}
-    widths = {n: v.size for n, v in numeric.items() if v.dtype.kind in "biuf" and v.ndim <= 1}
+) -> tuple[Tensor | None, list[str] | None]:
+    """Numeric attributes side by side, and the names of the columns; None: there are none."""
+    first = {name: np.asarray(value) for name, value in rows[0].items()} if rows else {}
+    widths = {
+        name: value.size
+        for name, value in first.items()
+        if name not in left_out and value.dtype.kind in "biuf" and value.ndim <= 1
+    }
     if combined in widths:
         widths = {combined: widths[combined]}
     if not widths:
-        return None
+        return None, None
     columns = []
     for name, width in widths.items():
         values = [np.asarray(row.get(name, ())) for row in rows]
@@ -187,5 +170,4 @@ def _columns(
         for name, width in widths.items()
         for i in range(width)
     ]
-    table = np.concatenate(columns, 1)
-    return torch.tensor(table, dtype=torch.get_default_dtype()), names
+    return torch.tensor(np.concatenate(columns, 1), dtype=torch.get_default_dtype()), names

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,34 +32,39 @@ def message_passing_depth(model: Model, graph: Graph) -> int | None:
         return None
     if graph.has_types:
         return _depth_by_type(model, graph, layers)
-    rounds = 0
-
-    def count(*_: Any) -> None:
-        nonlocal rounds
-        rounds += 1
-
-    hooks: list[Any] = []
-
-    def remove() -> None:
-        for hook in hooks:
-            hook.remove()
-
-    none = slice(0, 0)
-    with taking_back(remove):
-        hooks += [layer.register_propagate_forward_pre_hook(count) for layer in layers]
+    rounds: list[Any] = []
+    device, none = graph.x.device, slice(0, 0)
+    first, no_edges = (torch.zeros(n, dtype=torch.long, device=device) for n in (1, 0))
+    with _after_each_round(layers, rounds.append):
         model(
             graph.x[:1],
             graph.edge_index[:, none],
             None if graph.edge_weight is None else graph.edge_weight[none],
             None if graph.edge_attr is None else graph.edge_attr[none],
-            torch.zeros(1, dtype=torch.long, device=graph.x.device),
-            torch.zeros(2, 1, dtype=torch.long, device=graph.x.device),
-            graph.attributes_at(
-                torch.zeros(1, dtype=torch.long, device=graph.x.device),
-                torch.zeros(0, dtype=torch.long, device=graph.x.device),
-            ),
+            first,
+            torch.zeros(2, 1, dtype=torch.long, device=device),
+            graph.attributes_at(first, no_edges),
         )
-    return rounds or None
+    return len(rounds) or None
+
+
+@contextmanager
+def _after_each_round(
+    layers: list[MessagePassing], add: Callable[[list[Any]], object]
+) -> Iterator[None]:
+    """Call `add` after each round of message passing, with the steps that computed its outputs."""
+    hooks: list[Any] = []
+
+    def see(_: Any, __: Any, out: Any) -> None:
+        add(_steps(out if isinstance(out, tuple) else (out,)))
+
+    def remove() -> None:
+        for hook in hooks:
+            hook.remove()
+
+    with taking_back(remove):
+        hooks += [layer.register_propagate_forward_hook(see) for layer in layers]
+        yield
 
 
 def _depth_by_type(model: Model, graph: Graph, layers: list[MessagePassing]) -> int | None:
@@ -81,37 +88,29 @@ def _depth_by_type(model: Model, graph: Graph, layers: list[MessagePassing]) -> 
 def _chain(
     model: Model, graph: Graph, layers: list[MessagePassing], small: bool, rows_of_tables: bool
 ) -> int | None:
-    marked: list[Any] = []
-    calls = 0
-
-    def mark(_: Any, __: Any, out: Any) -> None:
-        nonlocal calls
-        calls += 1
-        tensors = out if isinstance(out, tuple) else (out,)
-        marked.extend(t.grad_fn for t in tensors if isinstance(t, Tensor) and t.grad_fn is not None)
-
-    hooks: list[Any] = []
-
-    def remove() -> None:
-        for hook in hooks:
-            hook.remove()
-
     inputs = sample_by_type(graph) if small else whole(graph)
     pairs = torch.zeros(2, 1, dtype=torch.long, device=graph.x.device)
     batch = {name: torch.zeros_like(rows) for name, rows in inputs.node_rows.items()}
-    inputs = replace(inputs, batch=batch, pairs=pairs, relation=0)
-    with taking_back(remove), torch.inference_mode(False), torch.enable_grad():
-        hooks += [layer.register_propagate_forward_hook(mark) for layer in layers]
+    rounds: list[list[Any]] = []
+    with (
+        _after_each_round(layers, rounds.append),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
         # Fresh tensors that record what is computed with them.
         x = {
             name: value.clone().requires_grad_() if value.is_floating_point() else value.clone()
             for name, value in inputs.x.items()
         }
-        out = model.run(graph, replace(inputs, x=x), rows_of_tables)
-        tensors = list(out.values()) if isinstance(out, Mapping) else [out]
-        ends = [t.grad_fn for t in tensors if isinstance(t, Tensor) and t.grad_fn is not None]
-        longest = _longest_chain(ends, marked)
-    return longest or calls or None
+        inputs = replace(inputs, x=x, batch=batch, pairs=pairs, relation=0)
+        out = model.run(graph, inputs, rows_of_tables)
+    ends = _steps(out.values() if isinstance(out, Mapping) else [out])
+    return _longest_chain(ends, set(chain(*rounds))) or len(rounds) or None
+
+
+def _steps(tensors: Iterable[Any]) -> list[Any]:
+    """The steps in torch's record that computed these tensors."""
+    return [t.grad_fn for t in tensors if isinstance(t, Tensor) and t.grad_fn is not None]
 
 
 def sample_by_type(graph: Graph, per_type: int = 3) -> Inputs:
@@ -126,9 +125,8 @@ def sample_by_type(graph: Graph, per_type: int = 3) -> Inputs:
     return part_of(graph, np.unique(np.concatenate([first, ends.reshape(-1)])), edges)
 
 
-def _longest_chain(ends: list[Any], marked: list[Any]) -> int:
+def _longest_chain(ends: list[Any], marked: set[Any]) -> int:
     """Largest number of marked steps on a path through the autograd graph."""
-    is_marked = set(marked)
     length: dict[Any, int] = {}
     stack = [(step, False) for step in ends]
     while stack:
@@ -136,7 +134,7 @@ def _longest_chain(ends: list[Any], marked: list[Any]) -> int:
         before = [following for following, _ in step.next_functions if following is not None]
         if done:
             most = max((length[following] for following in before), default=0)
-            length[step] = most + (step in is_marked)
+            length[step] = most + (step in marked)
         elif step not in length:
             stack.append((step, True))
             stack += [(following, False) for following in before if following not in length]

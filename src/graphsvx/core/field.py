@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,31 +70,8 @@ class Field:
 def in_neighbourhood(graph: Graph, centres: Ids, depth: int | None) -> Field:
     """Receptive field of `depth` hops against the edges (None: all nodes that reach a centre)."""
     sources = graph.edge_index.cpu().numpy()[0]
-    rings = [centres]
-    visited = np.sort(centres) if len(centres) > 1 else centres
-    edges, in_degrees = [], []
-    while True:
-        into_ring, lengths = graph.index.edges_by_node(rings[-1])
-        edges.append(into_ring)
-        in_degrees.append(lengths)
-        new = setdiff_sorted(sources[into_ring], visited)
-        if not len(rings[-1]) or len(rings) - 1 == depth:
-            break
-        rings.append(new)
-        visited = np.concatenate([visited, new])
-        visited.sort()
-    all_edges = np.concatenate(edges)
-    ids = np.concatenate([*rings, new])
-    order = ids.argsort()
-    count = np.concatenate(in_degrees)
-    return Field(
-        ids=ids,
-        hops=np.arange(len(rings)).repeat([len(ring) for ring in rings]),
-        centres=len(centres),
-        source=order[ids[order].searchsorted(sources[all_edges])],
-        target=np.arange(len(count)).repeat(count),
-        edges=all_edges,
-    )
+    rings = _rings(centres, depth, lambda ring: sources[graph.index.edges_into(ring)])
+    return _field(graph, rings, len(centres))
 
 
 def undirected_neighbourhood(
@@ -104,32 +82,42 @@ def undirected_neighbourhood(
     For models whose layers may pass messages against the edges. With `everyone`, nodes that are
     not joined to a centre are part of it, further away than all others.
     """
-    sources = graph.edge_index[0].cpu().numpy()
-    targets = graph.edge_index[1].cpu().numpy()
+    sources, targets = graph.edge_index.cpu().numpy()
     out = out_edges(graph)
-    rings = [centres]
-    visited = np.sort(centres)
-    while len(rings[-1]) and (depth is None or len(rings) <= depth):
-        ring = rings[-1]
-        neighbours = np.concatenate(
-            [sources[graph.index.edges_into(ring)], targets[out.edges_into(ring)]]
-        )
-        new = setdiff_sorted(neighbours, visited)
-        visited = np.sort(np.concatenate([visited, new]))
-        rings.append(new)
+
+    def neighbours(ring: Ids) -> Ids:
+        into = graph.index.edges_into(ring)
+        return np.concatenate([sources[into], targets[out.edges_into(ring)]])
+
+    rings = _rings(centres, depth, neighbours)
     if everyone:
-        rings.append(setdiff_sorted(np.arange(graph.num_nodes), visited))
-        visited = np.arange(graph.num_nodes)
+        joined = np.sort(np.concatenate(rings))
+        rings.append(setdiff_sorted(np.arange(graph.num_nodes), joined))
+    return _field(graph, rings, len(centres))
+
+
+def _rings(centres: Ids, depth: int | None, neighbours: Callable[[Ids], Ids]) -> list[Ids]:
+    """Nodes at 0, 1, ... up to `depth` hops, the last of which may be none."""
+    rings, visited = [centres], np.sort(centres)
+    while len(rings[-1]) and (depth is None or len(rings) <= depth):
+        rings.append(setdiff_sorted(neighbours(rings[-1]), visited))
+        visited = np.sort(np.concatenate([visited, rings[-1]]))
+    return rings
+
+
+def _field(graph: Graph, rings: list[Ids], centres: int) -> Field:
+    """The field with the nodes of these rings, all edges into them, and its boundary."""
     inside = np.concatenate(rings)
-    edges = graph.index.edges_into(inside)
-    ids = np.concatenate([inside, setdiff_sorted(sources[edges], visited)])
-    order = np.argsort(ids)
+    edges, in_degrees = graph.index.edges_by_node(inside)
+    sources = graph.edge_index.cpu().numpy()[0][edges]
+    ids = np.concatenate([inside, setdiff_sorted(sources, np.sort(inside))])
+    order = ids.argsort()
     return Field(
         ids=ids,
-        hops=np.repeat(np.arange(len(rings)), [len(ring) for ring in rings]),
-        centres=len(centres),
-        source=order[np.searchsorted(ids, sources[edges], sorter=order)],
-        target=order[np.searchsorted(ids, targets[edges], sorter=order)],
+        hops=np.arange(len(rings)).repeat([len(ring) for ring in rings]),
+        centres=centres,
+        source=order[ids[order].searchsorted(sources)],
+        target=np.arange(len(inside)).repeat(in_degrees),
         edges=edges,
     )
 

@@ -1,30 +1,135 @@
-"""The user's graph: validated once, with cached edge indices and feature statistics.
+"""The user's graph as tensors: features, edges, their indices and statistics.
 
 Nodes and edges have types (`graphsvx.core.types`); a graph without types has one of each.
+`graphsvx.core.data` reads it from the user's data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torch.utils.weak import WeakTensorKeyDictionary
-from torch_geometric.data import Dataset
 
-from graphsvx.core.arrays import Ids
-from graphsvx.core.edge_index import Index, check_edge_index, index_by_end
+from graphsvx.core.arrays import Ids, as_tensor
 from graphsvx.core.fingerprints import Stamp, stamp
-from graphsvx.core.readable import must_be_readable
-from graphsvx.core.statistics import Statistics, statistics_of
 from graphsvx.core.types import FLAT, Types
 from graphsvx.errors import InputError
-from graphsvx.utils.exclusive import exclusive
+
+T = TypeVar("T")
+ADJACENCIES = ("adj_t", "adj")
+"""Sparse adjacency matrices by name: row i holds the edges into node i."""
+EDGE_SET = "edge_set"
+"""Internal attribute of edges: which of `DataForm.edge_sets` each one is of."""
+Owner = Literal["nodes", "edges", "graph"]
+"""Whether an attribute has a row per node, per edge, or one for the graph."""
+
+# Weak references: what was computed from a tensor is freed with it.
+_COMPUTED: Any = WeakTensorKeyDictionary()
+
+
+def computed(source: Tensor, name: str, version: Any, make: Callable[[], T]) -> T:
+    """`make()`, once as long as `source` exists and the version (a stamp) is the same.
+
+    What is made must not refer to `source`, which would live for ever.
+    """
+    entries: dict[str, tuple[Any, T]] = _COMPUTED.setdefault(source, {})
+    if name not in entries or entries[name][0] != version:
+        entries[name] = (version, make())
+    return entries[name][1]
+
+
+def attribute_names(data: Any) -> list[str]:
+    """Names of the attributes that `data` holds itself."""
+    return list(
+        data.keys() if hasattr(data, "keys") else vars(data) if hasattr(data, "__dict__") else ()
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Edges grouped by one end (CSC): those of node i are `order[start[i]:start[i + 1]]`."""
+
+    order: NDArray[np.signedinteger[Any]]
+    start: Ids
+
+    def edges_into(self, nodes: Ids) -> Ids:
+        """Positions of all edges into `nodes`; the cost is proportional to their number."""
+        return self.edges_by_node(nodes)[0]
+
+    def edges_by_node(self, nodes: Ids) -> tuple[Ids, Ids]:
+        """Positions of all edges into `nodes`, and the number of edges into each node."""
+        first = self.start[nodes]
+        lengths = self.start[nodes + 1] - first
+        if len(nodes) == 1:
+            edges = self.order[first[0] : first[0] + lengths[0]]
+        else:
+            ends = lengths.cumsum()
+            # 0 1 2 | 0 1 | ... : a counter that starts again for each node.
+            at = (first - ends + lengths).repeat(lengths)
+            at += np.arange(len(at))
+            edges = self.order[at]
+        return edges.astype(np.int64), lengths
+
+
+def index_by_end(ends: Tensor, nodes: int) -> Index:
+    """Edges grouped by one of their ends."""
+    array = ends.cpu().numpy()
+    order = np.argsort(array, kind="stable")
+    if len(order) < 2**31:  # half the memory, which counts for millions of edges
+        order = order.astype(np.int32)
+    start = np.zeros(nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(array, minlength=nodes), out=start[1:])
+    return Index(order, start)
+
+
+def is_undirected(source: Ids, target: Ids, nodes: int) -> bool:
+    """Whether every edge has its reverse."""
+    forth, back = source * nodes + target, target * nodes + source
+    return bool(np.array_equal(np.sort(forth), np.sort(back)))
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """mu and sigma of every feature over the nodes of the graph (float64).
+
+    Integer features are categories: mu is the mode, sigma 0.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+
+def statistics_of(x: Tensor, version: Stamp | None = None) -> Statistics:
+    """Mean and deviation of every column, once as long as the tensor holds the same content."""
+    return computed(x, "statistics", version or stamp(x), lambda: _make_statistics(x))
+
+
+def _make_statistics(x: Tensor) -> Statistics:
+    # Columns in blocks: a float64 copy of all of a large x would double its memory.
+    if x.numel() == 0:
+        return Statistics(x.new_zeros(x.shape[1]).double(), x.new_zeros(x.shape[1]).double())
+    if not x.is_floating_point():
+        modes = x.long().mode(0).values.double()
+        return Statistics(modes, torch.zeros_like(modes))
+    means, stds = [], []
+    for block in torch.split(x, max(1, 2**24 // x.shape[0]), dim=1):
+        if not bool(torch.isfinite(block).all()):
+            row, column = (~torch.isfinite(x)).nonzero()[0].tolist()
+            raise InputError(
+                f"data.x must be finite, got {float(x[row, column])} at node {row}, "
+                f"feature {column}"
+            )
+        wide = block.double()
+        means.append(wide.mean(0))
+        stds.append(wide.std(0, unbiased=False))
+    return Statistics(torch.cat(means), torch.cat(stds))
 
 
 @dataclass(frozen=True)
@@ -51,11 +156,6 @@ class DataForm:
 
 
 _AS_TABLES = DataForm()
-EDGE_SET = "edge_set"
-"""Internal attribute of edges: which of `DataForm.edge_sets` each one is of."""
-
-Owner = Literal["nodes", "edges", "graph"]
-"""Whether an attribute has a row per node, per edge, or one for the graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,210 +289,13 @@ class Graph:
         return self.edge_index.shape[1]
 
 
-# Weak references: cached indices are freed with the tensors they were computed from.
-_INDEXES: Any = WeakTensorKeyDictionary()
-_OUT_EDGES: Any = WeakTensorKeyDictionary()
-
-
-_CONVERTED: Any = WeakTensorKeyDictionary()
-
-ADJACENCIES = ("adj_t", "adj")
-"""Sparse adjacency matrices by name: row i holds the edges into node i."""
-
-
-def check_graph(data: Any, adjacency: str | None = None) -> Graph:
-    """Check `data` (a PyG `Data` or anything with `x` and `edge_index`) and index it.
-
-    Index and statistics are cached as long as the tensors live and hold the same content.
-    `adjacency`: the sparse matrix to read edges from though there is an edge_index too.
-    """
-    if isinstance(data, (list, tuple)) and any(isinstance(part, Tensor) for part in data):
-        raise InputError(
-            f"data must be one graph, got a {type(data).__name__} of tensors; use "
-            f"torch_geometric.data.Data(x=x, edge_index=edge_index)"
-        )
-    if isinstance(data, (list, tuple, Dataset, DataLoader)):
-        raise InputError(
-            f"data must be one graph, got a {type(data).__name__} of length {len(data)}; many "
-            f"graphs are explained by explain_many(model, graphs)"
-        )
-    if any(kind.__name__ == "HyperGraphData" for kind in type(data).__mro__):
-        raise InputError(uncut("edge_index", "hyperedges"))
-    edge_index, weight, attr, layout = _edges(data, adjacency)
-    x, form = _features(data, edge_index)
-    has_edges = layout is not None or getattr(data, "edge_index", None) is not None
-    form = replace(form, layout=layout, has_edges=has_edges)
-    with exclusive():  # large tensors are read
-        index_key, x_stamp = (stamp(edge_index), x.shape[0]), stamp(x)
-        cached = _INDEXES.get(edge_index)
-        if cached is None or cached[0] != index_key:
-            cached = _INDEXES[edge_index] = (index_key, _make_index(edge_index, x.shape[0]))
-        index = cached[1]
-        statistics = statistics_of(x, x_stamp)
-    must_share_device({"x": x, "edge_index": edge_index, "edge_weight": weight, "edge_attr": attr})
-    if weight is not None and weight.dim() != 1:
-        raise InputError(f"edge_weight must be of shape [edges], got {list(weight.shape)}")
-    labels = getattr(data, "y", None)
-    must_be_readable(labels, "data.y")
-    labels = labels if isinstance(labels, Tensor) else None
-    y = labels if labels is not None and labels.shape == x.shape[:1] else None
-    if y is not None and y.dtype in (torch.uint16, torch.uint32, torch.uint64):
-        y = y.long()  # torch has few operations for these
-    stamps = (x_stamp, index_key[0], *(None if v is None else stamp(v) for v in (weight, attr)))
-    return Graph(
-        x, edge_index, weight, attr, y, index, statistics, stamps, form=form, labels=labels
-    )
-
-
-def must_share_device(tensors: Mapping[Any, Any]) -> None:
-    """Raise an InputError if tensors of the data, by name, are on different devices."""
-    places = {name: v.device for name, v in tensors.items() if isinstance(v, Tensor)}
-    if len({*places.values()}) > 1:
-        listed = ", ".join(f"{name} on {device}" for name, device in places.items())
-        first = next(iter(places.values()))
-        raise InputError(f'data must be on one device, got {listed}; use data.to("{first}")')
-
-
-def with_attributes(
-    graph: Graph, data: Any, names: Iterable[str], takes_edges: bool = True
-) -> Graph:
-    """The graph with further attributes of `data`: of nodes, edges or the graph, by their size.
-
-    Pairs of nodes by number (pos_edge_index) are edges too: the graph has all of them, beside
-    those of edge_index if the model takes these.
-    """
-    edges: dict[str, Tensor] = {}
-    attributes: dict[str, Attribute] = {}
-    for name in names:
-        value = getattr(data, name)
-        must_be_readable(value, f"data.{name}")
-        if is_edge_index(name, value, graph.num_nodes):
-            edges[name] = value
-        else:
-            attributes[name] = _attribute(graph, name, value)
-    rows = {name: a.value for name, a in attributes.items() if a.owner != "graph"}
-    must_share_device({"x": graph.x, **edges, **rows})
-    if edges:
-        graph, attributes = _joined(graph, edges, attributes, takes_edges)
-    if not attributes:
-        return graph
-    tensors = [attribute.value for attribute in attributes.values()]
-    stamps = [
-        stamp(v) if isinstance(v, Tensor) and v.layout == torch.strided else None for v in tensors
-    ]
-    return replace(graph, attributes=attributes, stamps=(*graph.stamps, *stamps))
-
-
-def names_nodes(name: str, value: Any) -> bool:
-    """Whether a value refers to several nodes at once, by numbers or as a matrix of nodes.
-
-    By name, as PyG has it: `*index*` and `face` are numbers of nodes, `adj*` are matrices.
-    """
-    if isinstance(value, (list, tuple)):
-        value = next((part for part in value if isinstance(part, Tensor)), None)
-    several = isinstance(value, Tensor) and value.dim() >= 2
-    numbers = several and not value.is_floating_point() and value.layout == torch.strided
-    return (numbers and ("index" in name or name == "face")) or (several and name.startswith("adj"))
-
-
-def is_edge_index(name: str, value: Any, nodes: int) -> bool:
-    """Whether a tensor holds pairs of nodes, [2, pairs]; hyperedges are no nodes."""
-    if not isinstance(value, Tensor) or not names_nodes(name, value) or "hyper" in name:
-        return False
-    if "index" not in name or value.dim() != 2 or value.shape[0] != 2:
-        return False
-    return not value.numel() or (int(value.min()) >= 0 and int(value.max()) < nodes)
-
-
-def uncut(name: str, kind: str) -> str:
-    """Why an attribute that names nodes cannot be used, and what to do."""
-    return (
-        f"data.{name} ({kind}) refers to nodes, and would stay as it is when these are switched "
-        f"off; give the model a function of (x, edge_index) that makes {name} from edge_index"
-    )
-
-
-def _joined(
-    graph: Graph, edges: Mapping[str, Tensor], attributes: dict[str, Attribute], takes_edges: bool
-) -> tuple[Graph, dict[str, Attribute]]:
-    """The graph with all edges that the model takes, and the attributes of each."""
-    parts: dict[str, Tensor] = {"edge_index": graph.edge_index} if takes_edges else {}
-    parts |= edges
-    counts = [part.shape[1] for part in parts.values()]
-    source = next(iter(edges.values()))
-    key = ("edges", *(stamp(part) for part in parts.values()))
-
-    def join() -> tuple[Tensor, Tensor]:
-        of = torch.arange(len(parts)).repeat_interleave(torch.tensor(counts))
-        return torch.cat([*parts.values()], 1), of.to(source.device)
-
-    union, edge_set = _once(source, key, join)
-    members: dict[str, list[str]] = {name: [name] for name in parts}
-
-    def spread(name: str, value: Tensor, owner: str) -> Tensor:
-        """A row for each edge of the union; those of other edges are 0."""
-        members[owner].append(name)
-        at = [*parts].index(owner)
-
-        def make() -> Tensor:
-            rows = value.new_zeros(sum(counts), *value.shape[1:])
-            rows[sum(counts[:at]) : sum(counts[: at + 1])] = value
-            return rows
-
-        result: Tensor = _once(value, (key, owner), make)
-        return result
-
-    changed: dict[str, Any] = {"edge_weight": None, "edge_attr": None}
-    for name in changed:
-        value = getattr(graph, name)
-        if value is not None and takes_edges:
-            changed[name] = spread(name, value, "edge_index")
-    for name, attribute in attributes.items():
-        owner = _edges_of(name, attribute, parts)
-        if owner is not None:
-            attributes[name] = Attribute("edges", spread(name, attribute.value, owner))
-    joined = replace(
-        graph,
-        edge_index=union,
-        index=_make_index(union, graph.num_nodes),
-        form=replace(graph.form, edge_sets=tuple(map(tuple, members.values()))),
-        stamps=(graph.stamps[0], stamp(union), *graph.stamps[2:]),
-        **changed,
-    )
-    return joined, {**attributes, EDGE_SET: Attribute("edges", edge_set)}
-
-
-def _edges_of(name: str, attribute: Attribute, parts: Mapping[str, Tensor]) -> str | None:
-    """Whose edges an attribute has a row for: pos_edge_attr goes with pos_edge_index."""
-    if attribute.owner == "edges":
-        return "edge_index" if "edge_index" in parts else None
-    rows = attribute.value.shape[:1] if isinstance(attribute.value, Tensor) else None
-    for part, pairs in parts.items():
-        if name.startswith(part.removesuffix("index")) and rows == pairs.shape[1:]:
-            return part
-    return None
-
-
-def _attribute(graph: Graph, name: str, value: Any) -> Attribute:
-    rows = value.shape[0] if isinstance(value, Tensor) and value.dim() else None
-    numbers = isinstance(value, Tensor) and not value.is_floating_point()
-    if names_nodes(name, value) or (numbers and "index" in name):
-        return Attribute("graph", value)
-    owners: dict[Owner, int] = {"nodes": graph.num_nodes, "edges": graph.num_edges}
-    fitting: list[Owner] = [owner for owner, count in owners.items() if rows == count]
-    if len(fitting) == 2:  # as many nodes as edges: the name tells, as in PyG
-        fitting = ["edges"] if "edge" in name else ["nodes"]
-    if fitting and value.layout != torch.strided:
-        raise InputError(f"data.{name} must be a dense tensor, got a sparse one; use .to_dense()")
-    return Attribute(fitting[0] if fitting else "graph", value)
-
-
 def converted(graph: Graph, dtype: torch.dtype) -> Graph:
     """The graph with x, weights and attributes that are floating numbers in another type."""
 
     def change(value: Any) -> Any:
-        is_number = isinstance(value, Tensor) and value.is_floating_point()
-        return _once(value, dtype, lambda: value.to(dtype)) if is_number else value
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            return value
+        return computed(value, "converted", (dtype, stamp(value)), lambda: value.to(dtype))
 
     return replace(
         graph,
@@ -407,179 +310,19 @@ def converted(graph: Graph, dtype: torch.dtype) -> Graph:
     )
 
 
-def _once(source: Tensor, key: Any, make: Callable[[], Any]) -> Any:
-    """`make()`, cached as long as the tensor exists and its content is unchanged."""
-    entry = _CONVERTED.get(source)
-    version = (key, stamp(source))
-    if entry is None or entry[0] != version:
-        entry = _CONVERTED[source] = (version, make())
-    return entry[1]
-
-
-def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:
-    """Features as a table [nodes, features], and the form that they had."""
-    x = getattr(data, "x", None)
-    must_be_readable(x, "data.x")
-    if x is None:
-        count = _count_nodes(data, edge_index)
-        table = torch.zeros(count, 0, device=edge_index.device)
-        return _once(edge_index, ("x", count), lambda: table), DataForm(has_x=False)
-    if not isinstance(x, Tensor):
-        raise InputError(
-            f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}; use "
-            f"torch.tensor(data.x)"
-        )
-    if x.dim() == 0:
-        raise InputError("data.x must be of shape [nodes, features], got a number")
-    if x.shape[0] == 0:
-        raise InputError("the graph is empty: data.x has no rows")
-    if x.layout != torch.strided:
-        raise InputError("data.x must be a dense tensor; use data.x.to_dense()")
-    if x.is_complex():
-        raise InputError(
-            f"data.x must be of a floating type or integers (categories), got {x.dtype}; "
-            f"use data.x.float()"
-        )
-    if x.dim() == 2:
-        return x, DataForm()
-    shape = tuple(x.shape[1:])
-    # A copy: a view would keep x, and with it itself, alive for ever.
-    return _once(x, "table", lambda: x.detach().reshape(len(x), -1).clone()), DataForm(shape)
-
-
-def _count_nodes(data: Any, edge_index: Tensor) -> int:
-    """Number of nodes of data without x: given, or that of its attributes of nodes."""
-    named = attribute_names(data)
-    least = int(edge_index.max()) + 1 if edge_index.numel() else 0
-    if "num_nodes" in named:
-        counts = {int(data.num_nodes)}
-    else:
-        values = [
-            getattr(data, n) for n in named if not {"edge", "index", "face"} & {*n.split("_")}
-        ]
-        counts = {len(v) for v in values if isinstance(v, Tensor) and v.dim() and len(v) >= least}
-    if len(counts) != 1:
-        raise InputError(
-            "data.x must be a tensor of shape [nodes, features], got NoneType; for a model with "
-            "embeddings of its own, say how many nodes there are by data.num_nodes"
-        )
-    count = counts.pop()
-    if count < max(1, least):
-        raise InputError(f"data.num_nodes must be at least {max(1, least)}, got {count}")
-    return count
-
-
-def attribute_names(data: Any) -> list[str]:
-    """Names of the attributes that `data` holds itself."""
-    return list(
-        data.keys() if callable(getattr(data, "keys", None)) else getattr(data, "__dict__", ())
-    )
-
-
-NO_EDGES = (
-    "data must have an edge_index of shape [2, edges] (or a sparse adjacency matrix adj_t); it has "
-    "none"
-)
-
-
-def _other_edges(data: Any) -> Tensor | None:
-    """Other edges than edge_index, or positions that a model makes edges from."""
-    values = {name: getattr(data, name) for name in attribute_names(data)}
-    return next(
-        (
-            value
-            for name, value in values.items()
-            if isinstance(value, Tensor) and (name == "pos" or name.endswith("edge_index"))
-        ),
-        None,
-    )
-
-
-def _edges(
-    data: Any, adjacency: str | None
-) -> tuple[Tensor, Tensor | None, Tensor | None, torch.layout | None]:
-    """edge_index, edge_weight, edge_attr, and the layout of the adjacency matrix they are from."""
-    edge_index: Any = getattr(data, "edge_index", None)
-    must_be_readable(edge_index, "data.edge_index")
-    if edge_index is None:
-        adjacency = next((n for n in ADJACENCIES if getattr(data, n, None) is not None), None)
-    if edge_index is None and adjacency is None:
-        other = _other_edges(data)
-        if other is None:
-            raise InputError(NO_EDGES)
-        none = torch.zeros(2, 0, dtype=torch.long, device=other.device)
-        return _once(other, "no edges", lambda: none), None, None, None
-    if adjacency is None:
-        check_edge_index(edge_index)
-        edges = edge_index.shape[1]
-        return (
-            edge_index,
-            _edge_values(data, "edge_weight", edges),
-            _edge_values(data, "edge_attr", edges),
-            None,
-        )
-    matrix = getattr(data, adjacency)
-    must_be_readable(matrix, f"data.{adjacency}")
-    dense = isinstance(matrix, Tensor) and matrix.layout == torch.strided
-    if not isinstance(matrix, Tensor) or matrix.dim() < 2 or (dense and matrix.dim() > 2):
-        got = list(matrix.shape) if isinstance(matrix, Tensor) else type(matrix).__name__
-        raise InputError(
-            f"data.{adjacency} must be a tensor of shape [nodes, nodes], sparse or dense, got "
-            f"{got}; a SparseTensor becomes one by to_torch_sparse_csr_tensor()"
-        )
-    try:
-        ends, values = _entries(matrix)
-    except RuntimeError as error:
-        raise InputError(
-            f"data.{adjacency} must be a plain tensor of floats or integers, got "
-            f"{type(matrix).__name__} of {matrix.dtype}"
-        ) from error
-    weight, attr = (values, None) if values.dim() == 1 else (None, values)
-    return ends, weight, attr, matrix.layout
-
-
-def _entries(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Edges (source, target) and values of a sparse matrix whose row i is the edges into node i."""
-
-    def make() -> tuple[Tensor, Tensor]:
-        entries = matrix.detach().to_sparse(layout=torch.sparse_coo).coalesce()
-        return entries.indices().flip(0).contiguous(), entries.values().clone()
-
-    values = matrix
-    if matrix.layout != torch.strided:
-        is_coo = matrix.layout == torch.sparse_coo
-        values = matrix.coalesce().values() if is_coo else matrix.values()
-    entry = _CONVERTED.get(matrix)
-    version = ("entries", stamp(values)[1])
-    if entry is None or entry[0] != version:
-        entry = _CONVERTED[matrix] = (version, make())
-    ends, weights = entry[1]
-    return ends, weights
-
-
-def _make_index(edge_index: Tensor, nodes: int) -> Index:
-    if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= nodes):
-        raise InputError(
-            f"data.edge_index must name nodes from 0 to {nodes - 1}, "
-            f"got {int(edge_index.min())} to {int(edge_index.max())}"
-        )
-    return index_by_end(edge_index[1], nodes)
-
-
 def subgraph(graph: Graph, nodes: Ids) -> Graph:
     """Induced subgraph of `nodes`, with local ids in their order."""
-    inside = graph.index.edges_into(nodes)
+    inside, count = graph.index.edges_by_node(nodes)
     sources = graph.edge_index[0].cpu().numpy()[inside]
     order = np.argsort(nodes)
     at = np.minimum(np.searchsorted(nodes, sources, sorter=order), len(nodes) - 1)
     within = nodes[order[at]] == sources
-    count = graph.index.start[nodes + 1] - graph.index.start[nodes]
     ends = np.stack([order[at], np.repeat(np.arange(len(nodes)), count)])[:, within]
-    device = graph.x.device
-    edge_index = torch.from_numpy(ends).to(device)
-    edges = torch.from_numpy(inside[within]).to(device)
+    edge_index, rows, edges = (
+        as_tensor(array, graph.x.device) for array in (ends, nodes, inside[within])
+    )
     return Graph(
-        x=graph.x[torch.from_numpy(nodes).to(device)],
+        x=graph.x[rows],
         edge_index=edge_index,
         edge_weight=None if graph.edge_weight is None else graph.edge_weight[edges],
         edge_attr=None if graph.edge_attr is None else graph.edge_attr[edges],
@@ -587,35 +330,29 @@ def subgraph(graph: Graph, nodes: Ids) -> Graph:
         index=index_by_end(edge_index[1], len(nodes)),
         statistics=graph.statistics,
         attributes={
-            name: replace(
-                attribute, value=attribute.at(torch.from_numpy(nodes).to(device), edges, 1)
-            )
+            name: replace(attribute, value=attribute.at(rows, edges, 1))
             for name, attribute in graph.attributes.items()
         },
         form=graph.form,
     )
 
 
+def edge_index_by_target(edge_index: Tensor, nodes: int, version: Stamp) -> Index:
+    """Edges grouped by target, once; an InputError if they name other nodes."""
+
+    def make() -> Index:
+        if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= nodes):
+            raise InputError(
+                f"data.edge_index must name nodes from 0 to {nodes - 1}, "
+                f"got {int(edge_index.min())} to {int(edge_index.max())}"
+            )
+        return index_by_end(edge_index[1], nodes)
+
+    return computed(edge_index, "by target", (version, nodes), make)
+
+
 def out_edges(graph: Graph) -> Index:
     """Edges grouped by source, cached: `out_edges(g).edges_into(v)` are the edges *from* v."""
-    checked = graph.stamps[1] if graph.stamps else None
-    key = (checked or stamp(graph.edge_index), graph.num_nodes)
-    cached = _OUT_EDGES.get(graph.edge_index)
-    if cached is None or cached[0] != key:
-        cached = _OUT_EDGES[graph.edge_index] = (
-            key,
-            index_by_end(graph.edge_index[0], graph.num_nodes),
-        )
-    return cached[1]
-
-
-def _edge_values(data: Any, name: str, edges: int) -> Tensor | None:
-    value = getattr(data, name, None)
-    must_be_readable(value, f"data.{name}")
-    if value is None:
-        return None
-    is_dense = isinstance(value, Tensor) and value.layout == torch.strided
-    if not is_dense or value.dim() == 0 or value.shape[0] != edges:
-        got = list(value.shape) if is_dense else type(value).__name__
-        raise InputError(f"data.{name} must have one row for each of the {edges} edges, got {got}")
-    return value
+    edges, nodes = graph.edge_index, graph.num_nodes
+    version = (graph.stamps[1] if graph.stamps else None) or stamp(edges)
+    return computed(edges, "by source", (version, nodes), lambda: index_by_end(edges[0], nodes))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -12,14 +13,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from graphsvx.core.arrays import unreadable
 from graphsvx.core.callers import Inputs, values_by_type
-from graphsvx.core.calling import USUAL, CallPlan, plan_call, signature_of
+from graphsvx.core.calling import USUAL, CallPlan, method_of, signature_of
 from graphsvx.core.graph import Graph
 from graphsvx.core.modules import call_without_writing, modules
-from graphsvx.core.readable import unreadable
 from graphsvx.errors import InputError, ModelError, error_text, see
 from graphsvx.utils.constraints import checked
-from graphsvx.utils.interruption import stop_if_unwanted
+from graphsvx.utils.exclusive import stop_if_unwanted
 
 Output = Literal["raw", "class", "probs", "log_probs", "multilabel", "regression"]
 Reading = Literal["raw", "probs", "log_probs", "multilabel", "multilabel_probs", "values"]
@@ -37,6 +38,10 @@ _NAMED_OUTPUTS: dict[str, Reading] = {
     "multilabel": "multilabel",
     "regression": "values",
 }
+
+
+_OPTIONAL = frozenset(("edge_weight", "edge_attr", "batch", "edge_label_index"))
+_LABELS = ("multilabel", "multilabel_probs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,34 +82,18 @@ class Model:
             "num_nodes": x.shape[0],
         }
         stop_if_unwanted()
-        try:
+        with _as_model_error(lambda error: self._failure(inputs, error)):
             out = self.returned(inputs)
-        except (KeyboardInterrupt, MemoryError):
-            raise
-        except (Exception, SystemExit) as error:
-            raise ModelError(
-                f"the model failed on a graph with {x.shape[0]} nodes and {edge_index.shape[1]} "
-                f"edges: {error_text(error)}{self._advice(x, edge_index, error)}"
-                + see("the-model-failed")
-            ) from error
-        if not isinstance(out, Tensor):
-            raise ModelError(no_tensor(out, self.pick is not None))
-        must_be_real(out)
         rows = x.shape[0]
         if self.whole_graphs:
             rows = 1 if batch is None else int(batch[-1]) + 1
         if self.scores_pairs and pairs is not None:
             rows = pairs.shape[1]
-        if out.dim() == 1 and out.shape[0] == rows:
-            out = out[:, None]
-        elif out.dim() == 1 and rows == 1 and self.whole_graphs and "batch" not in self.takes:
-            out = out[None]
-        if out.dim() != 2 or out.shape[0] != rows or out.shape[1] == 0:
-            raise ModelError(
-                f"the model must return a tensor of shape [{rows}, outputs], got "
-                f"{list(out.shape)}{self._other_level(out, x.shape[0])}"
-            )
-        return out
+        out = _plain_tensor(out, self.pick is not None)
+        if out.dim() == 1 and rows == 1 and self.whole_graphs and "batch" not in self.takes:
+            out = out.reshape(1, -1)
+        expected = f"the model must return a tensor of shape [{rows}, outputs]"
+        return _table(out, rows, expected, self._other_level(out, x.shape[0]))
 
     def returned(self, inputs: dict[str, Any]) -> Any:
         """The model's scores for a graph given by its attributes, which stay as they are."""
@@ -130,42 +119,41 @@ class Model:
             with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
                 return self.plan(self.call, values, cut)
 
-        try:
+        with _as_model_error(lambda error: self._failure_by_type(inputs, error)):
             cut = self.plan.cut(self.call, inputs.node_rows) if rows_of_tables else {}
             values = values_by_type(graph, inputs, self.plan)
             out = call_without_writing(self.call, call, values)
             return out if self.pick is None else self.pick(out)
-        except (KeyboardInterrupt, MemoryError):
-            raise
-        except (Exception, SystemExit) as error:
-            counts = {name: len(rows) for name, rows in inputs.node_rows.items()}
-            raise ModelError(
-                f"the model failed on a graph with {counts} nodes: {error_text(error)}"
-                f"{self._other_numbers(inputs)}"
-            ) from error
 
-    def _other_numbers(self, inputs: Inputs) -> str:
-        """Advice where features and weights have different devices or floating types."""
+    def _failure_by_type(self, inputs: Inputs, error: BaseException) -> str:
+        """What failed, with advice where features and weights have other devices or types."""
+        counts = {name: len(rows) for name, rows in inputs.node_rows.items()}
+        failed = f"the model failed on a graph with {counts} nodes: {error_text(error)}"
         device = next((x.device for x in inputs.edge_index.values()), None)
-        if device is not None and (advice := on_other_device(self.submodules, device)):
-            return f"; {advice}"
-        weights = {
-            w.dtype
-            for m in self.submodules
-            for w in m._parameters.values()
-            if w is not None and w.is_floating_point()
-        }
-        features = {x.dtype for x in inputs.x.values() if x.is_floating_point()}
-        if not weights or not features or weights == features:
-            return ""
+        if device is not None and (advice := self._other_device(device)):
+            return f"{failed}; {advice}"
         of_features, of_weights = (
-            " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
-            for dtypes in (features, weights)
+            " and ".join(
+                sorted({str(v.dtype).removeprefix("torch.") for v in v_s if v.is_floating_point()})
+            )
+            for v_s in (inputs.x.values(), self.weights)
         )
+        if not of_weights or not of_features or of_weights == of_features:
+            return failed
         return (
-            f"; features are {of_features}, weights {of_weights}: convert the model "
+            f"{failed}; features are {of_features}, weights {of_weights}: convert the model "
             f"(model.double()) or x of each type (data[type].x.float())"
         )
+
+    def _other_device(self, device: torch.device) -> str:
+        """Advice where weights are on another device than the data; "" if none is."""
+        stored = (
+            v for m in self.submodules for v in (*m._parameters.values(), *m._buffers.values())
+        )
+        other = next((v.device for v in stored if v is not None and v.device != device), None)
+        if other is None:
+            return ""
+        return f'the model is on {other} and the data on {device}: use model.to("{device}")'
 
     def _other_level(self, out: Tensor, nodes: int) -> str:
         """Advice where a model of graphs is asked about nodes, or the other way round."""
@@ -174,18 +162,16 @@ class Model:
                 "; it returns a row for each node: ask with node=..., or pool the rows "
                 "into one for graph=True"
             )
-        if (
-            not self.whole_graphs
-            and not self.scores_pairs
-            and (out.dim() == 1 or out.shape[:1] == (1,))
-        ):
+        is_single = out.dim() == 1 or out.shape[:1] == (1,)
+        if is_single and not self.whole_graphs and not self.scores_pairs:
             return "; it returns one row for the whole graph: ask with graph=True"
         return ""
 
-    def _advice(self, x: Tensor, edge_index: Tensor, error: BaseException) -> str:
-        """Advice for the usual reasons of a model's failure."""
+    def _failure(self, inputs: Mapping[str, Any], error: BaseException) -> str:
+        """What failed, with advice for the usual reasons."""
+        x, edges = inputs["x"], inputs["edge_index"].shape[1]
         shape, parameter = self.plan.form.row_shape, next(iter(signature_of(self.call)), "data")
-        elsewhere = on_other_device(self.submodules, x.device)
+        elsewhere = self._other_device(x.device)
         hints = {
             elsewhere: elsewhere != "",
             "a graph in which players are switched off has few nodes or edges, over which this "
@@ -193,7 +179,7 @@ class Model:
                 "Expected more than 1" in error_text(error)
             ),
             "without its players a graph may have no edges, which this model does not take: add "
-            "self-loops to it (torch_geometric.transforms.AddSelfLoops())": not edge_index.shape[1],
+            "self-loops to it (torch_geometric.transforms.AddSelfLoops())": not edges,
             f"its one argument {parameter!r} was a Data object: if it is something else, give a "
             "function that computes it, as in def model(x, edge_index): return net(...)": (
                 self.plan.as_data and parameter not in ("data", "batch", "graph", "g")
@@ -204,7 +190,11 @@ class Model:
             f"data.x is of shape [nodes{''.join(f', {n}' for n in shape or ())}]": shape
             is not None,
         }
-        return next((f"; {hint}" for hint, applies in hints.items() if applies), "")
+        hint = next((f"; {hint}" for hint, applies in hints.items() if applies), "")
+        return (
+            f"the model failed on a graph with {x.shape[0]} nodes and {edges} edges: "
+            f"{error_text(error)}{hint}{see('the-model-failed')}"
+        )
 
     @property
     def takes(self) -> frozenset[str]:
@@ -215,6 +205,12 @@ class Model:
     def submodules(self) -> list[nn.Module]:
         """The module and all its submodules, listed at first access; empty for a function."""
         return modules(self.call)
+
+    @property
+    def weights(self) -> Iterator[Tensor]:
+        """Parameters of floating types, those of each module after another."""
+        parameters = (w for module in self.submodules for w in module._parameters.values())
+        return (w for w in parameters if w is not None and w.is_floating_point())
 
     @property
     def scores_pairs(self) -> bool:
@@ -242,34 +238,32 @@ class Model:
         if self.scale == "value":
             return out
         self._check_range(out, least, most)
-        if self.output in ("multilabel", "multilabel_probs"):
-            return self._label_scores(out)
-        if out.shape[-1] == 1:
-            out = self._two_classes(out)
-        if self.scale == "probability":
-            if self.output == "raw":
-                return out.softmax(-1)
-            return out if self.output == "probs" else out.exp()
-        if self.output == "probs":
-            out = out.log()
-        return self._finite(out if self.scale == "logit" else log_odds(out))
-
-    def _label_scores(self, out: Tensor) -> Tensor:
-        """Labels that do not exclude each other: a sigmoid for each."""
-        if self.scale == "probability":
-            return out.sigmoid() if self.output == "multilabel" else out
-        return self._finite(out if self.output == "multilabel" else out.logit())
-
-    def _finite(self, scores: Tensor) -> Tensor:
-        if not bool(torch.isfinite(scores).all()):
+        is_probability = self.scale == "probability"
+        if self.output in _LABELS:  # a sigmoid for each
+            are_logits = self.output == "multilabel"
+            if is_probability:
+                return out.sigmoid() if are_logits else out
+            out = out if are_logits else out.logit()
+        else:
+            if out.shape[-1] == 1:
+                out = self._two_classes(out)
+            if is_probability:
+                if self.output == "raw":
+                    return out.softmax(-1)
+                return out if self.output == "probs" else out.exp()
+            out = out.log() if self.output == "probs" else out
+            out = out if self.scale == "logit" else log_odds(out)
+        if not bool(torch.isfinite(out).all()):
             raise ModelError(
                 f"a probability of exactly 0 or 1 has no finite {self.scale}; "
                 f'use scale="probability", or output="raw" with a model that returns logits'
             )
-        return scores
+        return out
 
     def _check_range(self, out: Tensor, least: float, most: float) -> None:
         """Raise if the outputs contradict `output` (for example no probabilities)."""
+        slack = 1e-3
+        in_range = least >= -slack and most <= 1 + slack
         if self.output == "raw":
             # A softmax is never 0 nor 1 nor the same everywhere; small whole numbers may sum to
             # 1 too.
@@ -279,29 +273,22 @@ class Model:
                     'if so, say output="probs"',
                     stacklevel=2,
                 )
-            return
-        slack = 1e-3
-        if self.output == "multilabel":
-            return
-        if self.output == "multilabel_probs":
-            if not (least >= -slack and most <= 1 + slack):
-                raise ModelError(
-                    "the model seemed to return a probability for each label, but returned "
-                    f'{least:.3g} to {most:.3g}; say what it returns by output="multilabel", '
-                    '"class" or "regression"'
-                )
-            return
-        sums = out.exp().sum(-1) if self.output == "log_probs" else out.sum(-1)
-        sums_to_one = out.shape[-1] == 1 or bool(((sums - 1).abs() <= slack).all())
-        if self.output == "probs" and not (least >= -slack and most <= 1 + slack and sums_to_one):
+        elif self.output == "multilabel_probs" and not in_range:
             raise ModelError(
-                'output="probs" means probabilities that sum to 1, the model returned '
-                f"{least:.3g} to {most:.3g}; say what it returns by "
-                'output="raw", "probs" or "log_probs"'
+                "the model seemed to return a probability for each label, but returned "
+                f'{least:.3g} to {most:.3g}; say what it returns by output="multilabel", '
+                '"class" or "regression"'
             )
-        if self.output == "log_probs" and not (most <= slack and sums_to_one):
+        elif self.output not in _LABELS:
+            are_logs = self.output == "log_probs"
+            sums = (out.exp() if are_logs else out).sum(-1)
+            if (most <= slack if are_logs else in_range) and (
+                out.shape[-1] == 1 or bool(((sums - 1).abs() <= slack).all())
+            ):
+                return
+            meaning = "logarithms of probabilities" if are_logs else "probabilities that sum to 1"
             raise ModelError(
-                'output="log_probs" means logarithms of probabilities, the model returned '
+                f'output="{self.output}" means {meaning}, the model returned '
                 f"{least:.3g} to {most:.3g}; say what it returns by "
                 'output="raw", "probs" or "log_probs"'
             )
@@ -316,6 +303,17 @@ class Model:
         return torch.cat([torch.log1p(-out.exp()), out], -1)
 
 
+@contextmanager
+def _as_model_error(describe: Callable[[BaseException], str]) -> Iterator[None]:
+    """What the user's code raises in this block becomes a ModelError, described so."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ModelError(describe(error)) from error
+
+
 def rows_of(out: Any, node_type: str, rows: int) -> Tensor:
     """The outputs of the nodes of one type, [nodes, outputs]."""
     if isinstance(out, Mapping):
@@ -328,32 +326,26 @@ def rows_of(out: Any, node_type: str, rows: int) -> Tensor:
                 f"not for {node_type!r}{example}"
             )
         out = out[node_type]
-    if not isinstance(out, Tensor):
-        raise ModelError(no_tensor(out, picked=False))
-    must_be_real(out)
+    expected = (
+        f"the model must return a tensor of shape [{rows}, outputs] for the {rows} nodes of "
+        f"type {node_type!r}"
+    )
+    return _table(_plain_tensor(out), rows, expected)
+
+
+def _table(out: Tensor, rows: int, expected: str, hint: str = "") -> Tensor:
+    """Outputs as [rows, outputs]; a vector has one output for each row."""
     if out.dim() == 1 and out.shape[0] == rows:
         out = out[:, None]
     if out.dim() != 2 or out.shape[0] != rows or out.shape[1] == 0:
-        raise ModelError(
-            f"the model must return a tensor of shape [{rows}, outputs] for the {rows} nodes of "
-            f"type {node_type!r}, got {list(out.shape)}"
-        )
+        raise ModelError(f"{expected}, got {list(out.shape)}{hint}")
     return out
 
 
-def on_other_device(submodules: list[nn.Module], device: torch.device) -> str:
-    """Advice where weights of a model are on another device than the data; "" if none is."""
-    weights = (w for m in submodules for w in (*m._parameters.values(), *m._buffers.values()))
-    other = next((w.device for w in weights if w is not None and w.device != device), None)
-    if other is None:
-        return ""
-    return f'the model is on {other} and the data on {device}: use model.to("{device}")'
-
-
-def must_be_real(out: object) -> None:
+def _plain_tensor(out: Any, picked: bool = False) -> Tensor:
     """Refuse outputs that are no plain real numbers; their scores would be something else."""
     if not isinstance(out, Tensor):
-        return
+        raise ModelError(_no_tensor(out, picked))
     kind = unreadable(out)
     if kind is None and (out.dtype.is_complex or out.layout != torch.strided):
         kind = "a complex one" if out.dtype.is_complex else "a sparse one"
@@ -362,6 +354,7 @@ def must_be_real(out: object) -> None:
             f"the model must return real numbers in a dense tensor, got {kind}; wrap it in "
             f"a function that returns the scores"
         )
+    return out
 
 
 def _looks_like_softmax(out: Tensor) -> bool:
@@ -384,10 +377,7 @@ def log_odds(logits: Tensor) -> Tensor:
     return log_probs - rest.scatter(-1, best, torch.where(tied, torch.log1p(-largest), others))
 
 
-_OPTIONAL = frozenset(("edge_weight", "edge_attr", "batch", "edge_label_index"))
-
-
-def no_tensor(out: Any, picked: bool) -> str:
+def _no_tensor(out: Any, picked: bool) -> str:
     """Message for a model that returns something else than one tensor."""
     if picked:
         return f"the function given as output= must return one tensor, got {type(out).__name__}"
@@ -410,34 +400,20 @@ def no_tensor(out: Any, picked: bool) -> str:
 
 def _tensor_fields(out: Any) -> list[str]:
     """Attributes of a dataclass, named tuple or object that are tensors."""
-    names = getattr(out, "_fields", None) or list(getattr(out, "__dict__", ()))
-    return [name for name in names if isinstance(getattr(out, name, None), Tensor)]
+    members = (
+        out._asdict() if hasattr(out, "_asdict") else vars(out) if hasattr(out, "__dict__") else {}
+    )
+    return [name for name, value in members.items() if isinstance(value, Tensor)]
 
 
-def check_model(
+def described_model(
     model: Callable[..., Any],
-    graph: Graph,
-    output: Output | Pick | None = "raw",
-    scale: Scale | None = "probability",
+    output: Output | Pick | None,
+    scale: Scale | None,
+    plan: CallPlan,
     whole_graphs: bool = False,
-    links: bool = False,
-    plan: CallPlan | None = None,
 ) -> Model:
-    """Validate the model and the description of its outputs.
-
-    `plan`: how it is called; as (x, edge_index) and what else it takes of `graph` by default.
-    """
-    if not callable(model):
-        raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
-    if plan is None:
-        plan = plan_call(
-            model, graph, arguments=None, whole_graphs=whole_graphs, links=links, decoder=False
-        )
-    return Model(model, plan, whole_graphs=whole_graphs, **_read_outputs(output, scale))
-
-
-def _read_outputs(output: Output | Pick | None, scale: Scale | None) -> dict[str, Any]:
-    """Fields of a `Model` that say what its outputs are, validated."""
+    """A model that is called as `plan` says, whose outputs are what the user says, validated."""
     pick: Pick | None = None
     if callable(output):
         pick, output = output, None if scale is None else "raw"
@@ -447,26 +423,128 @@ def _read_outputs(output: Output | Pick | None, scale: Scale | None) -> dict[str
         raise InputError(
             f'output="regression" has values, not classes: scale must be "value", got {scale!r}'
         )
-    return {
-        "output": _NAMED_OUTPUTS[name or "raw"],
-        "scale": scale_name or ("value" if name == "regression" else "probability"),
-        "pick": pick,
-        "output_is_given": name is not None,
-        "scale_is_given": scale_name is not None,
-    }
+    return Model(
+        model,
+        plan,
+        output=_NAMED_OUTPUTS[name or "raw"],
+        scale=scale_name or ("value" if name == "regression" else "probability"),
+        whole_graphs=whole_graphs,
+        pick=pick,
+        output_is_given=name is not None,
+        scale_is_given=scale_name is not None,
+    )
 
 
 def call_on(model: Model, graph: Graph) -> Tensor:
     """The model's raw output for a whole graph; for models of pairs, of the pair (0, 0)."""
-    device = graph.x.device
+    batch, pairs = (
+        torch.zeros(size, dtype=torch.long, device=graph.x.device)
+        for size in ((graph.num_nodes,), (2, 1))
+    )
     return model(
         graph.x,
         graph.edge_index,
         graph.edge_weight,
         graph.edge_attr,
-        torch.zeros(graph.num_nodes, dtype=torch.long, device=device)
-        if model.whole_graphs
-        else None,
-        torch.zeros(2, 1, dtype=torch.long, device=device) if model.scores_pairs else None,
+        batch if model.whole_graphs else None,
+        pairs if model.scores_pairs else None,
         graph.attributes_at(None, None),
     )
+
+
+# --- decoders: scores of links from the embeddings of their two ends -----------------------
+
+Decoder = Callable[[Tensor, Tensor], Tensor]
+"""Embeddings of the two ends [pairs, width] each, to scores [pairs] or [pairs, outputs]."""
+
+
+def inner_product(source: Tensor, target: Tensor) -> Tensor:
+    """Inner product z_u . z_v, the logit of a link: the usual decoder of graph autoencoders."""
+    return (source * target).sum(-1)
+
+
+def decode(decoder: Decoder, out: Tensor) -> Tensor:
+    """Embeddings of the two ends [batch, 2, width] to scores [batch, outputs]."""
+    with _as_model_error(lambda error: f"the decoder failed: {error_text(error)}"):
+        scores = decoder(out[:, 0], out[:, 1])
+    count = len(out)
+    expected = (
+        f"the decoder must return one score (or one row of scores) a pair, [{count}] or "
+        f"[{count}, outputs]"
+    )
+    if not isinstance(scores, Tensor):
+        raise ModelError(f"{expected}, got {type(scores).__name__}")
+    return _table(_plain_tensor(scores), count, expected)
+
+
+def with_relation(decoder: Callable[..., Tensor], relation: int | None) -> Decoder:
+    """A decoder of (source, target) from one of (source, target, relation)."""
+    if relation is None:
+        return decoder
+
+    def score(source: Tensor, target: Tensor) -> Tensor:
+        relations = torch.full((len(source),), relation, device=source.device)
+        return decoder(source, target, relations)
+
+    return score
+
+
+def model_decoder(
+    model: Any, node_types: tuple[str, str] | None, relation: int | None
+) -> Decoder | None:
+    """The model's own decoder as one of the embeddings of the two ends; None if it has none.
+
+    `decode` and `decoder` take rows of source and target, or as in PyG's `GAE` all embeddings (of
+    HeteroData by node type) and the pairs; then the relation where they take a third argument.
+    `decoder` is used only if a relation is asked for.
+
+    Args:
+        model: the user's model.
+        node_types: of HeteroData, those of the two ends.
+        relation: the relation that is scored.
+
+    """
+    inner = method_of(model, "decoder")
+    function = method_of(model, "decode") if hasattr(model, "encode") else None
+    if function is None:
+        function = inner if relation is not None else None
+    if function is None:
+        return None
+    parameters = _positional(function)
+    if not parameters and isinstance(inner, nn.Module):  # decode(*args) of GAE
+        parameters = _positional(inner)
+    logits = {"sigmoid": False} if "sigmoid" in parameters else {}
+    parameters = [name for name in parameters if name != "sigmoid"]
+    if relation is not None and len(parameters) < 3:
+        raise InputError(
+            f"the model's decoder takes {parameters}, not the relation; give "
+            "decoder=, a function of (source, target, relation)"
+        )
+    if len(parameters) < 2 or "edge" not in parameters[1]:
+        return with_relation(function, relation)
+
+    def score(source: Tensor, target: Tensor) -> Tensor:
+        count = len(source)
+        first = torch.arange(count, device=source.device)
+        rows = torch.stack([first, first + count])
+        embeddings: Any = torch.cat([source, target])
+        if node_types is not None:
+            embeddings = {node_types[0]: embeddings}
+            if node_types[0] != node_types[1]:
+                embeddings = {node_types[0]: source, node_types[1]: target}
+                rows = torch.stack([first, first])
+        arguments = [embeddings, rows]
+        if relation is not None:
+            arguments.append(torch.full_like(first, relation))
+        scores: Tensor = function(*arguments, **logits)
+        return scores
+
+    return score
+
+
+def _positional(function: Callable[..., Any]) -> list[str]:
+    return [
+        name
+        for name, parameter in signature_of(function).items()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]

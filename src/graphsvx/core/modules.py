@@ -40,33 +40,27 @@ def evaluation_mode(modules: list[nn.Module]) -> Iterator[None]:
     """
     with exclusive():
         training = [module for module in modules if module.training]
-        caching = [module for module in modules if module.__dict__.get("cached") is True]
-        compiled = [
-            (module, module._compiled_call_impl)
-            for module in modules
-            if module._compiled_call_impl is not None
-        ]
-        remembered = [
-            {name: value for name, value in vars(module).items() if name.startswith("_cached")}
-            for module in caching
-        ]
+        compiled = [m for m in modules if m._compiled_call_impl is not None]
+        caching = [m for m in modules if m.__dict__.get("cached") is True]
+        states = [{n: v for n, v in vars(m).items() if n.startswith("_cached")} for m in caching]
+        compilations = [module._compiled_call_impl for module in compiled]
         state = torch.get_rng_state()
 
         def restore() -> None:
-            for module, memory in zip(caching, remembered, strict=True):
+            for module, memory in zip(caching, states, strict=True):
                 vars(module).update(memory, cached=True)
             for module in training:
                 module.training = True
-            for module, call in compiled:
+            for module, call in zip(compiled, compilations, strict=True):
                 module._compiled_call_impl = call
             torch.set_rng_state(state)
 
         with taking_back(restore):
             for module in training:
                 module.training = False
-            for module, _ in compiled:  # it would be compiled again for each size of a batch
+            for module in compiled:  # it would be compiled again for each size of a batch
                 module._compiled_call_impl = None
-            for module, memory in zip(caching, remembered, strict=True):
+            for module, memory in zip(caching, states, strict=True):
                 vars(module).update(dict.fromkeys(memory), cached=False)
             yield
 

@@ -89,15 +89,15 @@ class Names:
             raise TargetError(
                 f"target must be an integer, got {target!r}; to ask by name give class_names="
             )
-        if target not in self.classes:
-            raise TargetError(
-                f"there is no output {target!r}; {did_you_mean(target, self.classes)}"
-                f"class_names are {', '.join(self.classes[:10])}"
-            )
         if self.classes.count(target) > 1:
             raise TargetError(
                 f"an output can be asked for by its name only if all names differ, got {target!r} "
                 f"twice; give its number"
+            )
+        if target not in self.classes:
+            raise TargetError(
+                f"there is no output {target!r}; {did_you_mean(target, self.classes)}"
+                f"class_names are {', '.join(self.classes[:10])}"
             )
         return self.classes.index(target)
 

@@ -41,13 +41,13 @@ class Perturbations:
 
     def take(self, index: Ids | slice) -> Perturbations:
         """The perturbed graphs at these positions."""
-        return Perturbations(
-            self.active[index],
-            None if self.feature_row is None else self.feature_row[index],
-            self.feature_table,
-            None if self.added_edges is None else self.added_edges[index],
-            None if self.removed_edges is None else self.removed_edges[index],
-            self.removes_rows,
+        added, removed = self.added_edges, self.removed_edges
+        return replace(
+            self,
+            active=self.active[index],
+            feature_row=None if self.feature_row is None else self.feature_row[index],
+            added_edges=None if added is None else added[index],
+            removed_edges=None if removed is None else removed[index],
         )
 
     def feature_rows(self) -> Ids:
@@ -58,25 +58,18 @@ class Perturbations:
 
     def concatenated(self, other: Perturbations) -> Perturbations | None:
         """Both batches as one; None where features or single edges are replaced in either."""
-        if (
-            self.added_edges is not None
-            or self.removed_edges is not None
-            or other.added_edges is not None
-        ):
+        parts = (self, other)
+        if any(part.changes_edges or part.feature_row is not None for part in parts):
             return None
-        if other.removed_edges is not None or len(self.feature_table) != len(other.feature_table):
-            return None
-        if self.feature_row is not None or other.feature_row is not None:
+        if len(self.feature_table) != len(other.feature_table):
             return None
         return replace(self, active=np.concatenate([self.active, other.active]))
 
     def active_edges(self, field: Field) -> Bools:
         """Edges of each perturbed graph, [graphs, edges]; boundary nodes are always active."""
-        on = (
-            self.active
-            if not field.boundary
-            else np.pad(self.active, ((0, 0), (0, field.boundary)), constant_values=True)
-        )
+        on = self.active
+        if field.boundary:
+            on = np.pad(on, ((0, 0), (0, field.boundary)), constant_values=True)
         edges: Bools = on[:, field.source] & on[:, field.target]
         if self.added_edges is not None:
             edges |= self.added_edges

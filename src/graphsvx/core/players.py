@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -14,8 +14,7 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Ids, no_ids, run_starts
 from graphsvx.core.field import Field
-from graphsvx.core.graph import Graph
-from graphsvx.core.statistics import Statistics
+from graphsvx.core.graph import Graph, Statistics
 from graphsvx.core.types import Types, node_number
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.utils.constraints import MOST, Converted, NotNegative, Range, as_int, shown
@@ -93,11 +92,6 @@ class Players:
         return tuple((self.edge_members[part], self.edge_owner[part]) for part in parts)
 
 
-def ungrouped_players(features: Ids, nodes: Ids) -> Players:
-    """Players without groups: each feature and each node is one player."""
-    return Players(features, np.arange(len(features)), nodes, np.arange(len(nodes)))
-
-
 def find_players(
     graph: Graph,
     field: Field,
@@ -133,41 +127,73 @@ def find_players(
             for i, series in enumerate(graph.feature_columns)
             if np.isin(columns, series).any()
         )
-    if not groups and not feature_groups:
-        return ungrouped_players(columns, nodes)
-    names: dict[str, tuple[str, ...]] = {}
+    types, names = graph.types, dict[str, tuple[str, ...]]()
     feature_owner, node_owner = np.arange(len(columns)), np.arange(len(nodes))
     if feature_groups and sides in ("both", "features"):
         # Columns named by the user are players whatever their values are.
-        by_column = column_groups(graph.types, feature_groups)
-        named = np.concatenate([np.asarray(ids, dtype=np.int64) for _, ids in by_column])
-        columns = np.union1d(columns, named)
-        labels = [graph.types.feature_label(column) for column in columns.tolist()]
-        feature_owner, names["features"] = grouped_owners(columns, by_column, labels)
-        columns, feature_owner = sorted_by_owner(columns, feature_owner)
+        by_column = column_groups(types, feature_groups)
+        columns = np.union1d(columns, np.concatenate([members for _, members in by_column]))
+        feature_owner, names["features"] = _grouped(columns, by_column, types.feature_label)
     if groups and sides in ("both", "nodes"):
-        ids = field.ids[nodes]
-        labels = [graph.types.label(number) for number in ids.tolist()]
-        node_owner, names["nodes"] = grouped_owners(ids, node_groups(graph.types, groups), labels)
-        nodes, node_owner = sorted_by_owner(nodes, node_owner)
-    return Players(columns, feature_owner, nodes, node_owner, names=names)
+        by_number = node_groups(types, groups)
+        node_owner, names["nodes"] = _grouped(field.ids[nodes], by_number, types.label)
+    return Players(
+        *_sorted_by_owner(columns, feature_owner), *_sorted_by_owner(nodes, node_owner), names=names
+    )
+
+
+def _sorted_by_owner(members: Ids, owner: Ids) -> tuple[Ids, Ids]:
+    order = np.argsort(owner, kind="stable")
+    return members[order], owner[order]
+
+
+def _grouped(
+    ids: Ids,
+    groups: Iterable[tuple[str, tuple[Any, ...] | Ids]],
+    label_of: Callable[[int], str],
+    code: Ids | None = None,
+) -> tuple[Ids, tuple[str, ...]]:
+    """The player of each id and the names of players; empty groups are dropped.
+
+    That of its group, or else one of its own, shared by ids of the same `code`.
+    """
+    owner = np.full(len(ids), -1)
+    names: list[str] = []
+    for label, members in groups:
+        mine = np.isin(ids, np.asarray(members, dtype=np.int64))
+        if (owner[mine] >= 0).any():
+            raise InputError(f"a player can be in one group only, got one of {label!r} twice")
+        if mine.any():
+            owner[mine] = len(names)
+            names.append(label)
+    alone = np.flatnonzero(owner < 0)
+    codes = alone if code is None else code[alone]
+    _, example, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    owner[alone] = len(names) + inverse.reshape(-1)
+    return owner, (*names, *map(label_of, ids[alone[example]].tolist()))
 
 
 def node_groups(types: Types, groups: Groups) -> Groups:
     """Groups of nodes as numbers; of typed graphs a member is a pair (type, id)."""
-    return tuple(
-        (
-            label,
-            tuple(node_number(types, node, f"each member of group {label!r}") for node in members),
-        )
-        for label, members in groups
-    )
+    return _numbered(groups, "nodes", lambda node, name: node_number(types, node, name))
 
 
 def column_groups(types: Types, groups: Groups) -> Groups:
     """Groups of columns among those of all types; of typed graphs a member is (type, column)."""
+    return _numbered(groups, "features", types.feature_column)
+
+
+def _numbered(groups: Groups, items: str, number: Callable[[Any, str], int]) -> Groups:
+    """Groups with numbers as members; `number` is given each member and how messages call it."""
+    for label, members in groups:
+        for member in members:
+            if isinstance(member, tuple) and not isinstance(member[0], str):
+                raise InputError(
+                    f"group {label!r} names the edge {member}, but {items} play; "
+                    f'use players="edges" for groups of edges'
+                )
     return tuple(
-        (label, tuple(types.feature_column(member, label) for member in members))
+        (label, tuple(number(member, f"each member of group {label!r}") for member in members))
         for label, members in groups
     )
 
@@ -187,29 +213,30 @@ def find_edge_players(
     player.
     """
     inner = field.inner_edges
-    code = edge_codes(graph, field.edges[inner], directions, relations)
+    code = _edge_codes(graph, field.edges[inner], directions, relations)
     carries = np.ones(len(inner), dtype=bool)
     if hops is not None and field.centres:
         carries = field.hops[field.target[inner]] < hops
     plays = np.isin(code, code[carries])
     inner, code = inner[plays], code[plays]
     positions = field.edges[inner]
-    names: dict[str, tuple[str, ...]] = {}
     if groups:
-        group_positions = [
-            (label, edge_positions(graph, label, members, directions)) for label, members in groups
-        ]
-        owner, names["edges"] = _edge_owners(graph, positions, code, directions, group_positions)
-    else:
-        _, example, owner = np.unique(code, return_index=True, return_inverse=True)
-        if relations:
-            names["edges"] = tuple(
-                relation_label(graph, at, directions) for at in positions[example].tolist()
-            )
+        owner, labels = _grouped(
+            positions,
+            [(name, edge_positions(graph, name, mine, directions)) for name, mine in groups],
+            lambda at: edge_label(graph, at, directions == "apart"),
+            code,
+        )
+        return Players(edge_members=inner, edge_owner=owner, names={"edges": labels})
+    _, example, owner = np.unique(code, return_index=True, return_inverse=True)
+    names = {}
+    if relations:
+        ends = positions[example].tolist()
+        names["edges"] = tuple(_relation_label(graph, at, directions) for at in ends)
     return Players(edge_members=inner, edge_owner=owner.reshape(-1), names=names)
 
 
-def edge_codes(graph: Graph, positions: Ids, directions: Directions, relations: bool) -> Ids:
+def _edge_codes(graph: Graph, positions: Ids, directions: Directions, relations: bool) -> Ids:
     """A number for each edge, the same for edges that are one player."""
     kinds = graph.types.edge_kinds(positions)
     if directions == "together":
@@ -237,7 +264,7 @@ def edge_label(graph: Graph, position: int, apart: bool = False) -> str:
     return f"{types.label(source)} –{types.relation_labels[first]}→ {types.label(target)}"
 
 
-def relation_label(graph: Graph, position: int, directions: Directions) -> str:
+def _relation_label(graph: Graph, position: int, directions: Directions) -> str:
     """The edge type of an edge in words; with its reverse type, that of the first of the two."""
     types = graph.types
     at = int(types.edge_type[position])
@@ -288,50 +315,49 @@ def _standing_out(
         differs = (rows != 0).any(0)
         if other is not None:
             differs |= other != 0
-    elif isinstance(choice, (int, float)) and not isinstance(choice, bool) and choice >= 0:
-        std = statistics.std.cpu().numpy()
-        centre = statistics.mean.cpu().numpy() if other is None else other
-        # A constant column must stay inside its own mean, whatever the last bit of the sum says.
-        slack = 1e-7 * np.abs(centre) if x.is_floating_point() else 0
-        differs = (np.abs(rows - centre) > choice * std + slack).any(0)
-    else:
-        raise InputError(
-            f'features must be a lambda of at least 0, "all" or "nonzero", got {choice!r}'
-        )
-    return np.flatnonzero(differs)
+        return np.flatnonzero(differs)
+    std = statistics.std.cpu().numpy()
+    centre = statistics.mean.cpu().numpy() if other is None else other
+    # A constant column must stay inside its own mean, whatever the last bit of the sum says.
+    slack = 1e-7 * np.abs(centre) if x.is_floating_point() else 0
+    return np.flatnonzero((np.abs(rows - centre) > choice * std + slack).any(0))
 
 
 # --- groups that switch on and off together ------------------------------------------------
 
 
+def _named_lists(mapping: Any, name: str, items: str) -> list[tuple[str, Any]]:
+    """The pairs of a mapping from names, or of a frozen one; all names must differ."""
+    pairs = list(mapping.items()) if isinstance(mapping, Mapping) else mapping
+    if not isinstance(pairs, (list, tuple)) or not all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
+    ):
+        raise InputError(f"{name} must be a mapping of names to {items}, got {shown(mapping)}")
+    labels = [label for label, _ in pairs]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise InputError(f"{name} must have different names, got {label!r} twice")
+    return list(pairs)
+
+
 def freeze_groups(mapping: Any, name: str) -> Groups:
     """A mapping of names to members as sorted tuples; members are integers or pairs of them."""
-    pairs = list(mapping.items()) if isinstance(mapping, Mapping) else mapping
-    if not isinstance(pairs, (list, tuple)):
-        raise InputError(f"{name} must be a mapping of names to members, got {shown(mapping)}")
     groups: list[tuple[str, tuple[Any, ...]]] = []
-    seen: dict[Any, str] = {}
-    for pair in pairs:
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise InputError(f"{name} must be a mapping of names to members, got {shown(mapping)}")
-        label, members = pair
-        if isinstance(members, (str, bytes)) or not isinstance(members, (Iterable, Tensor)):
+    label_of: dict[Any, str] = {}
+    for label, members in _named_lists(mapping, name, "members"):
+        if isinstance(members, (str, bytes)) or not isinstance(members, Iterable):
             raise InputError(f"group {label!r} must be a list of members, got {shown(members)}")
         plain = members.tolist() if isinstance(members, (Tensor, np.ndarray)) else list(members)
         if not plain:
             raise InputError(f"group {label!r} must have at least one member, got none")
-        if label in (other for other, _ in groups):
-            raise InputError(f"{name} must have different names, got {label!r} twice")
         frozen = tuple(_member(member, label) for member in plain)
         for member in frozen:
-            if member in seen:
-                places = (
-                    f"in {seen[member]!r} and {label!r}"
-                    if seen[member] != label
-                    else "in " + repr(label)
+            if member in label_of:
+                places = " and ".join(repr(at) for at in dict.fromkeys((label_of[member], label)))
+                raise InputError(
+                    f"a player can be in one group only, got {member} twice, in {places}"
                 )
-                raise InputError(f"a player can be in one group only, got {member} twice, {places}")
-            seen[member] = label
+            label_of[member] = label
         groups.append((label, frozen))
     return tuple(groups)
 
@@ -347,69 +373,6 @@ def _member(member: Any, label: str) -> Any:
     return as_int(member, f"each member of group {label!r}")
 
 
-def check_groups(groups: Groups, count: int, item: str) -> None:
-    """Every member must be one of the graph's `count` nodes (features)."""
-    for label, members in groups:
-        for member in members:
-            if isinstance(member, tuple):
-                raise InputError(
-                    f"group {label!r} names the edge {member}, but {item}s play; "
-                    f'use players="edges" for groups of edges'
-                )
-            if not 0 <= member < count:
-                raise InputError(
-                    f"group {label!r} names {item} {member}; {item}s go from 0 to {count - 1}"
-                )
-
-
-def grouped_owners(
-    ids: Ids, groups: Iterable[tuple[str, tuple[Any, ...] | Ids]], labels: list[str]
-) -> tuple[Ids, tuple[str, ...]]:
-    """The player of each id: its group, or a player of its own; empty groups are dropped."""
-    owner = np.full(len(ids), -1)
-    names: list[str] = []
-    for label, members in groups:
-        mine = np.isin(ids, np.asarray(members, dtype=np.int64))
-        if (owner[mine] >= 0).any():
-            raise InputError(f"a player can be in one group only, got one of {label!r} twice")
-        if mine.any():
-            owner[mine] = len(names)
-            names.append(label)
-    alone = np.flatnonzero(owner < 0)
-    owner[alone] = len(names) + np.arange(len(alone))
-    names += [labels[at] for at in alone.tolist()]
-    return owner, tuple(names)
-
-
-def sorted_by_owner(members: Ids, owner: Ids) -> tuple[Ids, Ids]:
-    """Members sorted by their owner (stable)."""
-    order = np.argsort(owner, kind="stable")
-    return members[order], owner[order]
-
-
-def _edge_owners(
-    graph: Graph, positions: Ids, code: Ids, directions: Directions, groups: list[tuple[str, Ids]]
-) -> tuple[Ids, tuple[str, ...]]:
-    """The player of each edge: its group's, or that of the edges with its `code`."""
-    owner = np.full(len(positions), -1)
-    names: list[str] = []
-    for label, members in groups:
-        mine = np.isin(positions, members)
-        if (owner[mine] >= 0).any():
-            raise InputError(f"an edge can be in one group only, got one of {label!r} twice")
-        if mine.any():
-            owner[mine] = len(names)
-            names.append(label)
-    alone = np.flatnonzero(owner < 0)
-    _, example, inverse = np.unique(code[alone], return_index=True, return_inverse=True)
-    owner[alone] = len(names) + inverse.reshape(-1)
-    names += [
-        edge_label(graph, position, directions == "apart")
-        for position in positions[alone[example]].tolist()
-    ]
-    return owner, tuple(names)
-
-
 def edge_positions(
     graph: Graph, label: str, members: tuple[Any, ...], directions: Directions
 ) -> Ids:
@@ -419,57 +382,42 @@ def edge_positions(
     together, from v to u. Of typed graphs an edge type, an edge type with a position, or two nodes
     (all edges between them, either way) is every edge that is one player with these.
     """
-    find = _edges_by_type if graph.has_types else _edges_by_ends
-    positions = np.concatenate([find(graph, member, label, directions) for member in members])
+    positions = np.concatenate([_edges(graph, member, label, directions) for member in members])
     if not graph.has_types:
         return positions
-    code = edge_codes(graph, np.arange(graph.num_edges), directions, relations=False)
+    code = _edge_codes(graph, np.arange(graph.num_edges), directions, relations=False)
     return np.flatnonzero(np.isin(code, code[positions]))
 
 
-def _edges_by_ends(graph: Graph, member: Any, label: str, directions: Directions) -> Ids:
-    if not isinstance(member, tuple):
-        return _in_range(member, graph.num_edges, label)
-    if len(member) != 2 or not all(isinstance(end, int) for end in member):
-        raise InputError(
-            f"group {label!r} must name edges as positions or pairs of nodes, got {member}"
-        )
-    sources, matching = graph.edge_index[0].cpu().numpy(), no_ids()
-    for u, v in [member] if directions == "apart" else [member, member[::-1]]:
-        if 0 <= u < graph.num_nodes and 0 <= v < graph.num_nodes:
-            into = graph.index.edges_into(np.asarray([v]))
-            matching = np.union1d(matching, into[sources[into] == u])
-    return _existing(matching, member, label)
-
-
-def _edges_by_type(graph: Graph, member: Any, label: str, directions: Directions) -> Ids:  # noqa: ARG001  (either way)
-    types = graph.types
+def _edges(graph: Graph, member: Any, label: str, directions: Directions) -> Ids:
+    """Positions of the edges that a member of a group names."""
+    types, has_types = graph.types, graph.has_types
     if types.flat and isinstance(member, int):
         return _in_range(member, graph.num_edges, label)
-    if isinstance(member, str) or (
-        isinstance(member, tuple)
-        and len(member) == 3
-        and all(isinstance(part, str) for part in member)
-    ):
+    if has_types and (isinstance(member, str) or _is_edge_type(member)):
         return np.flatnonzero(types.edge_type == types.edge_type_id(member))
     if not (isinstance(member, tuple) and len(member) == 2):
+        forms = "an edge type, an (edge type, position)" if has_types else "a position"
         raise InputError(
-            f"group {label!r} must name edges as an edge type, an (edge type, position) or a pair "
-            f"of nodes, got {shown(member)}"
+            f"group {label!r} must name edges as {forms} or a pair of nodes, got {shown(member)}"
         )
-    if isinstance(member[0], tuple) and len(member[0]) == 3:
+    if has_types and _is_edge_type(member[0]):
         mine = np.flatnonzero(types.edge_type == types.edge_type_id(member[0]))
         return mine[_in_range(as_int(member[1], f"each of group {label!r}"), len(mine), label)]
     u, v = (node_number(types, end, f"each end in group {label!r}") for end in member)
-    source, target = graph.edge_index.cpu().numpy()
-    either_way = ((source == u) & (target == v)) | ((source == v) & (target == u))
-    return _existing(np.flatnonzero(either_way), member, label)
-
-
-def _existing(positions: Ids, member: Any, label: str) -> Ids:
-    if not len(positions):
+    one_way = directions == "apart" and not has_types
+    sources, matching = graph.edge_index[0].cpu().numpy(), no_ids()
+    for source, target in [(u, v)] if one_way else [(u, v), (v, u)]:
+        into = graph.index.edges_into(np.asarray([target]))
+        matching = np.union1d(matching, into[sources[into] == source])
+    if not len(matching):
         raise InputError(f"group {label!r} names the edge {member}, which does not exist")
-    return positions
+    return matching
+
+
+def _is_edge_type(name: Any) -> bool:
+    is_triple = isinstance(name, tuple) and len(name) == 3
+    return is_triple and all(isinstance(part, str) for part in name)
 
 
 def _in_range(position: int, count: int, label: str) -> Ids:
@@ -484,23 +432,14 @@ MetaPaths = tuple[tuple[str, tuple[Any, ...]], ...]
 
 def freeze_meta_paths(mapping: Any, name: str) -> MetaPaths:
     """{name: edge types from the far end to the explained node} as tuples."""
-    pairs = list(mapping.items()) if isinstance(mapping, Mapping) else mapping
-    expected = f"{name} must be a mapping of names to lists of edge types, got {shown(mapping)}"
-    if not isinstance(pairs, (list, tuple)):
-        raise InputError(expected)
     paths: list[tuple[str, tuple[Any, ...]]] = []
-    for pair in pairs:
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise InputError(expected)
-        label, steps = pair
-        if isinstance(steps, str) or not isinstance(steps, (list, tuple)) or not steps:
+    for label, steps in _named_lists(mapping, name, "lists of edge types"):
+        if not isinstance(steps, (list, tuple)) or not steps:
             raise InputError(
                 f"meta-path {label!r} must be a list of edge types, got {shown(steps)}"
             )
         frozen = tuple(tuple(step) if isinstance(step, (list, tuple)) else step for step in steps)
         paths.append((label, frozen))
-    if len({label for label, _ in paths}) < len(paths):
-        raise InputError(f"{name} must have different names, got {[label for label, _ in paths]}")
     return tuple(paths)
 
 

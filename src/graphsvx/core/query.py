@@ -12,24 +12,33 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from graphsvx.core import graph as graphs
-from graphsvx.core import model as models
-from graphsvx.core.arrays import Ids
+from graphsvx.core import data as graphs
+from graphsvx.core.arrays import Ids, must_be_readable
 from graphsvx.core.callers import plan_by_type
 from graphsvx.core.calling import SUPPLIED, adjacency_for, plan_call, several_graphs, unwrapped
 from graphsvx.core.convert import as_data, node_positions
-from graphsvx.core.decoders import Decoder, decode, inner_product, model_decoder, with_relation
-from graphsvx.core.graph import Graph
-from graphsvx.core.hetero_data import check_graph_with_types, is_typed
-from graphsvx.core.model import Model, Output, Pick, Scale
+from graphsvx.core.graph import ADJACENCIES, Graph, converted
+from graphsvx.core.model import (
+    Decoder,
+    Model,
+    Output,
+    Pick,
+    Scale,
+    call_on,
+    decode,
+    described_model,
+    inner_product,
+    model_decoder,
+    with_relation,
+)
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.names import NUMBERS, Names, find_names
-from graphsvx.core.readable import must_be_readable
 from graphsvx.core.types import FLAT, Types, node_number
 from graphsvx.errors import InputError, ModelError, TargetError
 from graphsvx.utils.constraints import Range, as_int, checked, shown
 from graphsvx.utils.printable import one_line
 
+Kind = Literal["node", "nodes", "graph", "edge", "model"]
 Target = int | None
 Bytes = Annotated[int, Range(1)]
 NodeOfType = tuple[str, int]
@@ -125,14 +134,17 @@ def build_query(
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
     about = _checked(model, data, arguments)
     has_types, flat = about.has_types, not about.has_types or about.types.flat
-    kind = question_kind(node, nodes, graph, edge, decoder)
+    kind = _question_kind(node, nodes, graph, edge, decoder)
     number = _relation(about, kind, relation)
     if not flat and (feature_names is not None or node_names is not None):
         raise InputError(
             "feature_names and node_names are for graphs of one node type; leave them out"
         )
-    if graph and not has_types:
-        _refuse_batch(data)
+    if graph and not has_types and several_graphs(data):
+        raise InputError(
+            f"graph=True explains one graph, got a batch of {int(data.batch.max()) + 1}; "
+            "use explain_many(model, batch.to_data_list())"
+        )
     all_outputs = checked(targets, Literal["all"] | None, "targets") == "all"
     memory = checked(memory, Bytes, "memory")
     names = find_names(
@@ -155,10 +167,10 @@ def build_query(
         plan = plan_by_type(
             model, about, whole_graphs=graph, links=links, relation=relation is not None
         )
-        called = models.check_model(model, about, output, scale, whole_graphs=graph, plan=plan)
+        called = described_model(model, output, scale, plan, graph)
     else:
-        called, about = _planned(
-            model, about, data, arguments, graph, links, decoder, output, scale
+        called, about = _called_by_name(
+            model, about, data, arguments, links, decoder is not None, graph, output, scale
         )
     centres = _centres(about.types, node, nodes, edge)
     if number is not None and decoder is not None:
@@ -185,14 +197,46 @@ def build_query(
 
 def _checked(model: Callable[..., Any], data: Any, arguments: Any) -> Graph:
     """The checked graph, with types where the model takes them."""
-    if arguments is None and is_typed(model, data):
-        return check_graph_with_types(data)
+    if arguments is None and graphs.is_typed(model, data):
+        return graphs.check_graph_with_types(data)
     if isinstance(data, HeteroData):
         raise InputError(
             "arguments= names attributes of graphs without types; name those of a HeteroData as "
             "the model does: data[type].attribute for attribute_dict"
         )
     return graphs.check_graph(data, adjacency_for(model, data, arguments))
+
+
+def _called_by_name(
+    model: Callable[..., Any],
+    about: Graph,
+    data: Any,
+    arguments: Mapping[str, str] | None,
+    links: bool,
+    decoder: bool,
+    whole_graphs: bool,
+    output: Output | Pick | None,
+    scale: Scale | None,
+) -> tuple[Model, Graph]:
+    """A model of a graph without types, and the graph with all attributes that it takes."""
+    plan = plan_call(
+        model,
+        data,
+        arguments=arguments,
+        whole_graphs=whole_graphs,
+        links=links,
+        decoder=decoder,
+    )
+    takes_edges = bool(plan.attributes & {"edge_index", *ADJACENCIES})
+    if takes_edges and not about.form.has_edges:
+        raise InputError(graphs.NO_EDGES)
+    supplied = SUPPLIED if whole_graphs or not several_graphs(data) else SUPPLIED - {"batch"}
+    further = sorted(plan.attributes - supplied)
+    about = graphs.with_attributes(about, data, further, takes_edges)
+    called = described_model(model, output, scale, replace(plan, form=about.form), whole_graphs)
+    called, about = _in_type_of_model(called, about)
+    _refuse_uncut(called, about)
+    return called, about
 
 
 def _decoder_of(
@@ -211,40 +255,6 @@ def _decoder_of(
     return decoder or inner_product
 
 
-def _planned(
-    model: Callable[..., Any],
-    about: Graph,
-    data: Any,
-    arguments: Mapping[str, str] | None,
-    graph: bool,
-    links: bool,
-    decoder: Decoder | None,
-    output: Output | Pick | None,
-    scale: Scale | None,
-) -> tuple[Model, Graph]:
-    """A model of a graph without types, and the graph with all attributes that it takes."""
-    plan = plan_call(
-        model,
-        data,
-        arguments=arguments,
-        whole_graphs=graph,
-        links=links,
-        decoder=decoder is not None,
-    )
-    takes_edges = bool(plan.attributes & {"edge_index", *graphs.ADJACENCIES})
-    if takes_edges and not about.form.has_edges:
-        raise InputError(graphs.NO_EDGES)
-    supplied = SUPPLIED if graph or not several_graphs(data) else SUPPLIED - {"batch"}
-    further = sorted(plan.attributes - supplied)
-    about = graphs.with_attributes(about, data, further, takes_edges)
-    called = models.check_model(
-        model, about, output, scale, whole_graphs=graph, plan=replace(plan, form=about.form)
-    )
-    called, about = in_type_of_model(called, about)
-    _refuse_uncut(called, about)
-    return called, about
-
-
 def _refuse_uncut(model: Model, graph: Graph) -> None:
     """Raise an InputError if the model reads what refers to nodes and is not cut with them."""
     for name, attribute in graph.attributes.items():
@@ -253,29 +263,13 @@ def _refuse_uncut(model: Model, graph: Graph) -> None:
             continue
         nothing = value[..., :0] if isinstance(value, Tensor) else type(value)()
         without = {**graph.attributes, name: replace(attribute, value=nothing)}
-        try:
-            with evaluation_mode(model.submodules):
-                outputs = [
-                    models.call_on(model, replace(graph, attributes=attributes))
-                    for attributes in (graph.attributes, without)
-                ]
-        except ModelError:
-            outputs = []
-        if not outputs or not torch.equal(*outputs):
+        outputs = _output(model, graph), _output(model, replace(graph, attributes=without))
+        if outputs[0] is None or outputs[1] is None or not torch.equal(outputs[0], outputs[1]):
             shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise InputError(graphs.uncut(name, f"{shape}"))
 
 
-def _refuse_batch(data: Any) -> None:
-    """Raise an InputError if `data` is a batch of several graphs."""
-    if several_graphs(data):
-        raise InputError(
-            f"graph=True explains one graph, got a batch of {int(data.batch.max()) + 1}; "
-            "use explain_many(model, batch.to_data_list())"
-        )
-
-
-def question_kind(node: Any, nodes: Any, graph: bool, edge: Any, decoder: Any) -> Kind:
+def _question_kind(node: Any, nodes: Any, graph: bool, edge: Any, decoder: Any) -> Kind:
     """Which of node=, nodes=, edge= and graph=True was given; an InputError unless it is one."""
     is_given: dict[Kind, bool] = {
         "node": node is not None,
@@ -296,41 +290,32 @@ def question_kind(node: Any, nodes: Any, graph: bool, edge: Any, decoder: Any) -
     return kinds[0]
 
 
-def in_type_of_model(model: Model, graph: Graph) -> tuple[Model, Graph]:
+def _in_type_of_model(model: Model, graph: Graph) -> tuple[Model, Graph]:
     """Model and graph, with the graph in the model's floating type if it only works with that."""
-    weights = next(
-        (
-            weight
-            for module in model.submodules
-            for weight in module._parameters.values()
-            if weight is not None and weight.is_floating_point()
-        ),
-        None,
-    )
-    x_dtype, dtype = graph.x.dtype, None if weights is None else weights.dtype
-    if dtype in (None, x_dtype) or not graph.form.has_x or not x_dtype.is_floating_point:
+    x_dtype, weight = graph.x.dtype, next(model.weights, None)
+    if weight is None or weight.dtype == x_dtype:
         return model, graph
-    if _works(model, graph):
+    if not graph.form.has_x or not x_dtype.is_floating_point or _output(model, graph) is not None:
         return model, graph
-    changed = graphs.converted(graph, dtype)
+    changed = converted(graph, weight.dtype)
     changed_model = replace(model, plan=replace(model.plan, form=changed.form))
-    if not _works(changed_model, changed):
+    if _output(changed_model, changed) is None:
         return model, graph
     warnings.warn(
-        f"data.x is {x_dtype} and the model's weights are {dtype}: x is converted; use "
-        f"data.x.to({dtype})",
-        stacklevel=5,
+        f"data.x is {x_dtype} and the model's weights are {weight.dtype}: x is converted; use "
+        f"data.x.to({weight.dtype})",
+        stacklevel=4,
     )
     return changed_model, changed
 
 
-def _works(model: Model, graph: Graph) -> bool:
+def _output(model: Model, graph: Graph) -> Tensor | None:
+    """The model's output for a whole graph; None where it fails."""
     try:
         with evaluation_mode(model.submodules):
-            models.call_on(model, graph)
+            return call_on(model, graph)
     except ModelError:
-        return False
-    return True
+        return None
 
 
 def node_list(nodes: Any, count: int, name: str = "nodes") -> list[int]:
@@ -358,7 +343,7 @@ def nodes_of_one_type(data: Any, nodes: Any) -> tuple[str | None, Any, int]:
     Of HeteroData nodes are given as ("paper", ids), or "paper" for all; of Data with `edge_type`
     as ids.
     """
-    types = check_graph_with_types(data).types
+    types = graphs.check_graph_with_types(data).types
     if types.flat:
         return None, nodes, int(types.node_starts[-1])
     ids = None
@@ -431,6 +416,3 @@ def _group(types: Types, nodes: Any) -> list[int]:
     if len(np.unique(types.kinds(np.asarray(numbers)))) > 1:
         raise InputError("nodes must be of one node type")
     return numbers
-
-
-Kind = Literal["node", "nodes", "graph", "edge", "model"]

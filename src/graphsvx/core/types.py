@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from graphsvx.core.arrays import Ids, as_tensor
 from graphsvx.core.names import Names
@@ -119,11 +118,11 @@ class Types:
             raise InputError(f"the node types are {list(self.node_types)}, got {node_type!r}")
         return self.node_types.index(node_type)
 
-    def number(self, node_type: str, node: int) -> int:
-        """The number of a node among those of all types."""
+    def number(self, node_type: str, node: int, label: str = "node") -> int:
+        """The number of a node among those of all types; messages call it `label`."""
         count = self.count(node_type)
         if not 0 <= node < count:
-            owner = "node" if self.flat else f"node of type {node_type!r}"
+            owner = label if self.flat else f"node of type {node_type!r}"
             raise InputError(f"{owner} must be from 0 to {count - 1}, got {node}")
         return int(self.node_starts[self.type_id(node_type)]) + node
 
@@ -166,21 +165,22 @@ class Types:
             table[as_tensor(mine, device), self.blocks[name]] = rows.to(table)
         return table
 
-    def feature_column(self, member: Any, label: str) -> int:
+    def feature_column(self, member: Any, name: str) -> int:
         """The column of a feature (type, column), of flat graphs a column, among all columns."""
         if self.flat and not isinstance(member, tuple):
             member = (FLAT, member)
         if not (isinstance(member, tuple) and len(member) == 2 and member[0] in self.node_types):
             raise InputError(
-                f"group {label!r} must have members (node type, column) with a type of "
-                f"{list(self.node_types)}, got {shown(member)}"
+                f"{name} must be (node type, column) with a type of {list(self.node_types)}, got "
+                f"{shown(member)}"
             )
         node_type, width = member[0], self.width(member[0])
-        column = as_int(member[1], f"each member of group {label!r}")
+        column = as_int(member[1], name)
         if not 0 <= column < width:
+            owner = "the graph" if self.flat else repr(node_type)
             raise InputError(
-                f"group {label!r} names feature {column} of {node_type!r}, which has {width} "
-                f"features"
+                f"{name} must be a feature of {owner}, whose features go from 0 to {width - 1}, "
+                f"got {column}"
             )
         return self.blocks[node_type].start + column
 
@@ -222,7 +222,7 @@ def node_number(types: Types, node: Any, label: str = "node") -> int:
     """The number of a node given as (type, id or name); of a flat graph, as its id."""
     is_pair = isinstance(node, (tuple, list)) and len(node) == 2 and isinstance(node[0], str)
     if types.flat and not is_pair:
-        return types.number(FLAT, as_int(node, label))
+        return types.number(FLAT, as_int(node, label), label)
     if not is_pair:
         raise InputError(
             f'{label} must be a node type and an id, such as ("{types.node_types[0]}", 0), '
@@ -232,17 +232,6 @@ def node_number(types: Types, node: Any, label: str = "node") -> int:
     if isinstance(node_id, str) and node_type in types.names:
         node_id = Names(nodes=types.names[node_type]).node(node_id)
     return types.number(node_type, as_int(node_id, label))
-
-
-def nodes_by_type(data: HeteroData, numbers: Sequence[int]) -> list[tuple[str, int]]:
-    """Nodes as pairs of a type and an id, from numbers one type after the other."""
-    ends = np.cumsum([int(data[name].num_nodes or 0) for name in data.node_types])
-    nodes = []
-    for number in numbers:
-        at = int(np.searchsorted(ends, number, side="right"))
-        first = int(ends[at - 1]) if at else 0
-        nodes.append((data.node_types[at], number - first))
-    return nodes
 
 
 # Short forms of names that are paths, such as relations of knowledge graphs.

@@ -25,8 +25,8 @@ from graphsvx.core import arrays
 from graphsvx.core import field as fields
 from graphsvx.core.callers import whole
 from graphsvx.core.depth import message_passing_depth
-from graphsvx.core.edge_index import is_undirected
 from graphsvx.core.field import Field
+from graphsvx.core.graph import is_undirected
 from graphsvx.core.model import Model, call_on, rows_of
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query

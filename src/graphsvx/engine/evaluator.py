@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids, as_tensor, setdiff_sorted
-from graphsvx.core.edge_index import Index, is_undirected
 from graphsvx.core.field import Field
-from graphsvx.core.graph import Graph, out_edges
+from graphsvx.core.graph import Graph, Index, is_undirected, out_edges
 from graphsvx.core.model import call_on
 from graphsvx.core.perturbation import HopCounts, Perturbations, distances
 from graphsvx.core.query import Query

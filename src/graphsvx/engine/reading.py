@@ -19,13 +19,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from graphsvx.core import graph as graphs
-from graphsvx.core.arrays import as_tensor
+from graphsvx.core.arrays import as_tensor, unreadable
 from graphsvx.core.callers import part_of, whole
-from graphsvx.core.decoders import inner_product
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import Model, Reading, Scale, call_on
+from graphsvx.core.model import Model, Reading, Scale, call_on, inner_product
 from graphsvx.core.query import LINK_CLASSES, Query
-from graphsvx.core.readable import unreadable
 from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
 from graphsvx.errors import InputError, ModelError
 

@@ -16,7 +16,7 @@ from scipy.special import chdtrc
 
 from graphsvx.core.arrays import Bools
 from graphsvx.utils.constraints import Checked, Count, Range
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 
 Floats = NDArray[np.float64]
 CHANGE = "change"

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphsvx.core.decoders import Decoder
-from graphsvx.core.model import Output, Pick, Scale
+from graphsvx.core.model import Decoder, Output, Pick, Scale
 
 if TYPE_CHECKING:
     from graphsvx.explorer.server import Server

@@ -39,7 +39,7 @@ from graphsvx.explorer.questions import (
     read_question,
 )
 from graphsvx.explorer.workspace import Workspace
-from graphsvx.utils.interruption import Interrupted, interruptible
+from graphsvx.utils.exclusive import Interrupted, interruptible
 from graphsvx.utils.printable import one_line
 from graphsvx.views import html
 

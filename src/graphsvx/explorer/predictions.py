@@ -14,8 +14,9 @@ from torch_geometric.data import Batch
 
 from graphsvx.core import field as fields
 from graphsvx.core.callers import whole
-from graphsvx.core.graph import Graph, check_graph
-from graphsvx.core.model import call_on, check_model, rows_of
+from graphsvx.core.data import check_graph
+from graphsvx.core.graph import Graph
+from graphsvx.core.model import call_on, rows_of
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.query import Query, build_query
 from graphsvx.engine.evaluator import Plain, unperturbed
@@ -165,11 +166,8 @@ def _batched_scores(workspace: Workspace, model: str) -> Tensor | None:
         for first in range(0, len(workspace.graphs), _BATCH):
             batch: Any = Batch.from_data_list(list(workspace.graphs[first : first + _BATCH]))
             graph = check_graph(batch)
-            called = check_model(
-                copy.module, graph, workspace.output, workspace.scale, whole_graphs=True
-            )
             with copy.ready():
-                out = called(
+                out = query.model(
                     graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr, batch.batch
                 )
             parts.append(query.model.scores(out))

@@ -21,7 +21,7 @@ from graphsvx.explorer.questions import Limits
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.utils.console import message
 from graphsvx.utils.constraints import as_int
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 
 if TYPE_CHECKING:
     from graphsvx.explorer.app import Explorer

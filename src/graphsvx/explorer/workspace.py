@@ -16,10 +16,9 @@ from torch_geometric.data import Dataset
 
 from graphsvx.core.calling import unwrapped
 from graphsvx.core.convert import as_data
-from graphsvx.core.decoders import Decoder
+from graphsvx.core.data import check_graph_of, is_typed
 from graphsvx.core.graph import Graph
-from graphsvx.core.hetero_data import check_graph_of, is_typed
-from graphsvx.core.model import Output, Pick, Scale
+from graphsvx.core.model import Decoder, Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
 from graphsvx.core.query import Query

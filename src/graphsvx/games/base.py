@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.core.row_ids import row_keys
+from graphsvx.core.arrays import Bools, Floats, Ids, row_keys
 from graphsvx.errors import BudgetError, see
 from graphsvx.utils.constraints import MOST
 

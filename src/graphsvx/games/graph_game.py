@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids, no_ids
+from graphsvx.core.arrays import Bools, Floats, Ids, RowIds, no_ids
 from graphsvx.core.field import Field
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query
-from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.cost import counted_seconds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy import plain

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from graphsvx.core.arrays import Bools, as_tensor
+from graphsvx.core.arrays import Bools, RowIds, as_tensor
 from graphsvx.core.perturbation import Perturbations
-from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.lazy import PatchedRows
 from graphsvx.generators.base import FeatureRows, Fixed, GameSetup
 

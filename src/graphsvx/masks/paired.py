@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import comb
 
-from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.core.row_ids import RowIds
+from graphsvx.core.arrays import Bools, Floats, Ids, RowIds
 from graphsvx.games.base import Game, require_memory
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range

@@ -21,7 +21,7 @@ from graphsvx.methods.player_kinds import (
     Relations,
     SubgraphFeatures,
 )
-from graphsvx.utils.lazy import lazy_attributes
+from graphsvx.utils.imports import lazy_attributes
 
 if TYPE_CHECKING:
     from graphsvx.methods.gradients import IntegratedGradients, Saliency

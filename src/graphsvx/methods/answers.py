@@ -18,10 +18,9 @@ from typing import Annotated, Literal
 import numpy as np
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.core.arrays import Bools, Floats, Ids, RowIds
 from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.query import Query
-from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.choose import choose_evaluator, run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError

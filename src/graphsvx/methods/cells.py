@@ -23,9 +23,8 @@ import torch
 from scipy.special import gammaln
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids, as_tensor
+from graphsvx.core.arrays import Bools, Floats, Ids, RowIds, as_tensor
 from graphsvx.core.players import choose_features
-from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.choose import evaluate
 from graphsvx.generators import Isolate
 from graphsvx.masks.base import Masks, all_rows

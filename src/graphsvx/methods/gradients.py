@@ -32,7 +32,7 @@ from graphsvx.methods.record import build_explanation
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Count
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 
 Features = tuple[Tensor, ...]
 """Features of nodes, a matrix [nodes, columns] for each node type that has any."""

@@ -32,8 +32,8 @@ from graphsvx.masks.exact import exact_within
 from graphsvx.methods.pipeline import FittedGame, PlayableGame, Sampling
 from graphsvx.utils.components import components
 from graphsvx.utils.constraints import MOST, Checked, Range
+from graphsvx.utils.exclusive import stop_if_unwanted
 from graphsvx.utils.given_up import give_up
-from graphsvx.utils.interruption import stop_if_unwanted
 
 logger = logging.getLogger("graphsvx")
 

@@ -25,7 +25,7 @@ from torch_geometric.explain.algorithm import PGExplainer as Network
 from torch_geometric.explain.config import ExplainerConfig
 from torch_geometric.nn import MessagePassing
 
-from graphsvx.core.graph import check_graph
+from graphsvx.core.data import check_graph
 from graphsvx.core.model import Output, Scale
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.query import Query, build_query, node_list

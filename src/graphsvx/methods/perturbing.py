@@ -38,7 +38,7 @@ from graphsvx.methods.record import build_explanation, credits
 from graphsvx.results.details import BayesianNetwork, ChangeProbability
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Count, Range
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 
 # --- Greedy: the player with the largest effect is removed, until the prediction changes ------
 

@@ -25,8 +25,8 @@ from graphsvx.masks import Auto, Mask, Masks, Paired
 from graphsvx.masks.exact import exact_within
 from graphsvx.masks.paper import split_budget
 from graphsvx.utils.components import components
+from graphsvx.utils.exclusive import stop_if_unwanted
 from graphsvx.utils.given_up import give_up
-from graphsvx.utils.interruption import stop_if_unwanted
 
 _MANY_ROWS = 1 << 14
 _FITTING = 0.9  # of the coalitions whose states fitted: another draw has others

@@ -100,18 +100,14 @@ class _NodesOrFeatures(PlayerKind):
         settings, types = vars(self), graph.types
         columns, nodes = settings.get("feature_groups", ()), settings.get("groups", ())
         node_types = settings.get("node_types")
-        if graph.has_types:
-            choosing.column_groups(types, columns)
-            choosing.node_groups(types, nodes)
-            for name in node_types or ():
-                types.type_id(name)
-            return
-        if node_types is not None:
+        if node_types is not None and not graph.has_types:
             raise InputError(
                 f"node_types= needs a graph with node types (HeteroData), got {node_types}"
             )
-        choosing.check_groups(columns, graph.num_features, "feature")
-        choosing.check_groups(nodes, graph.num_nodes, "node")
+        choosing.column_groups(types, columns)
+        choosing.node_groups(types, nodes)
+        for name in node_types or ():
+            types.type_id(name)
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """Nodes within `hops`, and features of the explained nodes (of all of a graph)."""

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids, by_size, row_sizes
+from graphsvx.core.arrays import Bools, Ids, RowIds, by_size, row_sizes
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
-from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Checks, Evaluator, equals_plain_calls
 from graphsvx.engine.profile import profile_for

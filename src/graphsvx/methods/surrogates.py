@@ -18,11 +18,10 @@ from torch import Tensor
 
 from graphsvx.core import arrays
 from graphsvx.core import field as fields
-from graphsvx.core.arrays import Floats, Ids
+from graphsvx.core.arrays import Floats, Ids, row_keys
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.players import FeatureChoice, Samples
 from graphsvx.core.query import Query
-from graphsvx.core.row_ids import row_keys
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.estimators.direct import mask_as_credit
@@ -43,7 +42,7 @@ from graphsvx.methods.record import build_explanation
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import NotNegative, Range
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 
 # --- LIME and SHAP ----------------------------------------------------------------------------
 

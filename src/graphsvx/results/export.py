@@ -19,7 +19,7 @@ from graphsvx.results.credit import Interactions, PlayerKind
 from graphsvx.results.details import GraphTypes
 from graphsvx.results.ranking import Entry, Players, cell_name, listed
 from graphsvx.utils.constraints import shown
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -23,7 +23,7 @@ from graphsvx.errors import InputError
 from graphsvx.results.credit import PlayerKind
 from graphsvx.results.explanation import Explanation, view
 from graphsvx.results.export import many_to_pandas, many_to_shap
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 from graphsvx.utils.printable import html_table
 
 Key = int | str | tuple[int, int]

@@ -7,7 +7,7 @@
 A run is a model, a data set, a method, a list of queries, and the folder of its results.
 """
 
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 
 require_extra("pyarrow", "data")
 

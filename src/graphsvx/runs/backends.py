@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 
 from graphsvx.api import explain
-from graphsvx.core import graph as graphs
-from graphsvx.core.hetero_data import check_graph_of
-from graphsvx.core.types import nodes_by_type
+from graphsvx.core.data import check_graph_of, nodes_by_type
+from graphsvx.core.graph import out_edges
 from graphsvx.errors import DataError, first_line
 from graphsvx.many import Failure, failure_of
 from graphsvx.results.explanation import Explanation
@@ -33,7 +32,7 @@ from graphsvx.runs.identity import TorchState
 from graphsvx.runs.queries import QueryKind
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Checked, Range, Workers
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 
 Chunk = tuple[int, ...]
 """Queries of one task of a worker."""
@@ -202,7 +201,7 @@ class Local(Checked):
         """See `Backend`."""
         if processes.can_fork() and job.kind != "graph":
             # Index once here, not in every worker.
-            graphs.out_edges(check_graph_of(job.model, job.data))
+            out_edges(check_graph_of(job.model, job.data))
         work = job if processes.can_fork() else _SentJob(job, job.inputs())
         for chunk, result in processes.imap_unordered(work, take, self.workers or cores()):
             yield LostChunk(chunk) if isinstance(result, processes.WorkerDied) else result

@@ -10,9 +10,8 @@ import numpy as np
 from torch import Tensor
 from torch_geometric.data import Dataset
 
-from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Ids
-from graphsvx.core.hetero_data import check_graph_of, is_typed
+from graphsvx.core.data import check_graph, check_graph_of, is_typed
 from graphsvx.core.names import find_names
 from graphsvx.core.query import node_list, nodes_of_one_type
 from graphsvx.core.types import node_number
@@ -96,7 +95,7 @@ def _numbers(data: Any, nodes: Any, positions: Any, count: int | None) -> tuple[
     if not is_list and positions is not None:
         raise InputError("graphs= chooses from a list of graphs, but data is one graph")
     if count is None:
-        count = len(data) if is_list else graphs.check_graph(data).num_nodes
+        count = len(data) if is_list else check_graph(data).num_nodes
     argument = "graphs" if is_list else "nodes"
     ids = positions if is_list else nodes
     numbers = range(count) if ids is None else node_list(ids, count, argument)

@@ -30,10 +30,10 @@ from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk
 from graphsvx.runs.queries import read_queries
 from graphsvx.runs.run import Run, open_run
 from graphsvx.runs.store import TRIES, RunFolder, RunProgress, Scheduler, WriteBuffer, read_progress
+from graphsvx.utils.console import progress_bar
 from graphsvx.utils.constraints import Count, Range, Seed, checked, shown
 from graphsvx.utils.files import as_path
 from graphsvx.utils.printable import one_line
-from graphsvx.utils.progress_bar import progress_bar
 
 _OPTIONS = frozenset(
     {"target", "targets", "output", "scale", "class_names", "feature_names", "memory", "relation"}

@@ -19,6 +19,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, wraps
 from types import NoneType, UnionType
@@ -26,6 +27,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NamedTuple,
     ParamSpec,
     TypeVar,
     Union,
@@ -192,17 +194,13 @@ class Checked:
     """Base of frozen dataclasses: validates and converts every field on construction."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
-
-
-def check_fields(record: Any) -> None:
-    """Validate and convert every field of a dataclass, according to its annotation."""
-    kind: Any = type(record)
-    for name, hint in _hints(kind):
-        value = getattr(record, name)
-        converted = checked(value, hint, name)
-        if converted is not value:
-            object.__setattr__(record, name, converted)
+        record: Any = self
+        hints = _hints(record.__class__)
+        for field in fields(record):
+            value = getattr(self, field.name)
+            converted = checked(value, hints[field.name], field.name)
+            if converted is not value:
+                object.__setattr__(self, field.name, converted)
 
 
 def changed_fields(record: Any) -> dict[str, Any]:
@@ -221,9 +219,9 @@ def as_call(value: Any) -> str:
 
 
 @cache
-def _hints(kind: Any) -> list[tuple[str, Any]]:
-    hints = get_type_hints(kind, include_extras=True)
-    return [(field.name, hints[field.name]) for field in fields(kind)]
+def _hints(annotated: Any) -> dict[str, Any]:
+    """Annotations of a class or function by name."""
+    return get_type_hints(annotated, include_extras=True)
 
 
 def checked(value: Any, hint: Any, name: str) -> Any:
@@ -245,18 +243,13 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         bound = signature.bind(*args, **kwargs)
-        hints = _argument_hints(function)
+        hints = _hints(function)
         for name, value in bound.arguments.items():
             if signature.parameters[name].kind is not inspect.Parameter.VAR_KEYWORD:
                 bound.arguments[name] = checked(value, hints[name], name)
         return function(*bound.args, **bound.kwargs)
 
     return call
-
-
-@cache
-def _argument_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    return get_type_hints(function, include_extras=True)
 
 
 def as_int(value: Any, name: str) -> int:
@@ -281,51 +274,43 @@ def _unmarked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return kind, tuple(marks)
 
 
-# --- matching values with annotations ------------------------------------------------------
+# --- kinds of annotations ------------------------------------------------------------------
 
 
-def _fitted(value: Any, hint: Any, stored: bool = False) -> Any:  # noqa: PLR0911  (one line a kind of annotation)
+class _Kind(NamedTuple):
+    """How a kind of annotation is read; each function is given what is in its brackets."""
+
+    fit: Callable[[Any, tuple[Any, ...], bool], Any]
+    """A value as the annotation says, or a `Misfit`; True: the value is read from JSON."""
+    words: Callable[[tuple[Any, ...]], list[str]]
+    """Its alternatives in error messages."""
+    schema: Callable[[tuple[Any, ...]], dict[str, Any]]
+
+
+def _kind_of(hint: Any) -> tuple[_Kind, tuple[Any, ...]]:
+    """The kind of an unmarked annotation, and what is in its brackets."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin is Sequence:
+        return _KINDS[tuple], (*inside, Ellipsis)
+    if origin in (dict, Mapping):
+        return _KINDS[dict], (origin, *inside)
+    if (origin or hint) in _KINDS:
+        return _KINDS[origin or hint], inside
+    return _INSTANCE, (origin or hint,)
+
+
+def _fitted(value: Any, hint: Any, stored: bool = False) -> Any:
     """A value as its annotation says; `stored`: read from JSON."""
     hint, marks = _unmarked(hint)
-    origin = get_origin(hint)
-    if marks:
-        return _marked(value, hint, marks, stored)
-    if origin in (Union, UnionType):
-        return _one_of(value, get_args(hint), stored)
-    if origin is Literal:
-        return _literal(value, get_args(hint))
-    if origin in (tuple, Sequence):
-        hints = get_args(hint)
-        return _tuple(value, (*hints, Ellipsis) if origin is Sequence else hints, stored)
-    if origin in (dict, Mapping):
-        return _mapping(value, origin, get_args(hint), stored)
-    if stored and hint is float and value is None:
-        return math.nan
-    if stored and is_dataclass(hint):
-        return _record(value, hint)
-    if hint in _PLAIN:
-        value = _PLAIN[hint](value)
-        if stored and hint is float:
-            return float(value)
-        if stored and hint is int and abs(value) > _LARGEST:
-            raise Misfit
-        return value
-    kind = origin or hint
-    if isinstance(kind, type) and not getattr(kind, "_is_protocol", False):
-        return _instance(value, kind)
-    return value
-
-
-def _marked(value: Any, kind: Any, marks: tuple[Any, ...], stored: bool) -> Any:
-    if value is None and NoneType in get_args(kind):
+    kind, inside = _kind_of(hint)
+    if marks and value is None and NoneType in inside:
         return None
-    if stored:
-        for mark in marks:
-            if isinstance(mark, Array):
-                return value if isinstance(value, Tensor) else mark.tensor(value)
-            if isinstance(mark, ArrayOf):
-                return _record(value, kind, marks)
-    value = _fitted(value, kind, stored)
+    for mark in marks if stored else ():
+        if isinstance(mark, Array):
+            return value if isinstance(value, Tensor) else mark.tensor(value)
+        if isinstance(mark, ArrayOf):
+            return _record(value, hint, marks)
+    value = kind.fit(value, inside, stored)
     if not all(mark.allows(value) for mark in marks if isinstance(mark, Rule)):
         raise Misfit
     return value
@@ -334,19 +319,15 @@ def _marked(value: Any, kind: Any, marks: tuple[Any, ...], stored: bool) -> Any:
 def _record(value: Any, kind: Any, marks: tuple[Any, ...] = ()) -> Any:
     """A record from what is saved of it; a ValueError if a field is missing, or no such value."""
     _instance(value, dict)
-    declared = record_fields(kind, marks)
-    unknown = sorted(value.keys() - {field.name for field in declared})
+    declared = {field.name: field for field in record_fields(kind, marks)}
+    unknown = sorted(value.keys() - declared.keys())
     if unknown:
         raise ValueError(f"{kind.__name__} has no {', '.join(unknown)}")
-    for field in declared:
-        if field.required and field.name not in value:
-            raise ValueError(f"{kind.__name__} needs {field.name}")
+    for name, field in declared.items():
+        if field.required and name not in value:
+            raise ValueError(f"{kind.__name__} needs {name}")
     return kind(
-        **{
-            field.name: from_json(field.hint, value[field.name], field.name)
-            for field in declared
-            if field.name in value
-        }
+        **{name: from_json(declared[name].hint, part, name) for name, part in value.items()}
     )
 
 
@@ -354,14 +335,12 @@ def _one_of(value: Any, hints: tuple[Any, ...], stored: bool) -> Any:
     if value is None and NoneType in hints:
         return None
     for hint in hints:
-        try:
+        with suppress(Misfit):
             return _fitted(value, hint, stored)
-        except Misfit:
-            continue
     raise Misfit
 
 
-def _literal(value: Any, allowed: tuple[Any, ...]) -> Any:
+def _literal(value: Any, allowed: tuple[Any, ...], _: bool) -> Any:
     for choice in allowed:
         if type(choice) is type(value) and choice == value:  # False is not 0
             return choice
@@ -369,13 +348,14 @@ def _literal(value: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def _tuple(value: Any, hints: tuple[Any, ...], stored: bool) -> Any:
-    if not isinstance(value, (tuple, list, Tensor, np.ndarray)) or not getattr(value, "ndim", 1):
+    is_array = isinstance(value, (Tensor, np.ndarray)) and value.ndim > 0
+    if not is_array and not isinstance(value, (tuple, list)):
         raise Misfit
     if hints[-1] is Ellipsis:
         hints = (hints[0],) * len(value)
     if len(hints) != len(value):
         raise Misfit
-    value = value if isinstance(value, (tuple, list)) else _numbers(value)
+    value = _numbers(value) if is_array else value
     entries = tuple(_fitted(entry, hint, stored) for entry, hint in zip(value, hints, strict=True))
     unchanged = isinstance(value, tuple) and all(map(lambda a, b: a is b, entries, value))
     return value if unchanged else entries
@@ -388,12 +368,21 @@ def _numbers(values: Tensor | np.ndarray[Any, Any] | np.generic) -> Any:
         raise Misfit from None
 
 
-def _mapping(value: Any, kind: type, hints: tuple[Any, ...], stored: bool) -> Any:
+def _mapping(value: Any, inside: tuple[Any, ...], stored: bool) -> Any:
+    kind, of_names, of_entries = inside
     _instance(value, kind)
     entries = {
-        _fitted(name, hints[0]): _fitted(entry, hints[1], stored) for name, entry in value.items()
+        _fitted(name, of_names): _fitted(entry, of_entries, stored) for name, entry in value.items()
     }
     return entries if stored else value
+
+
+def _of_class(value: Any, inside: tuple[Any, ...], stored: bool) -> Any:
+    (kind,) = inside
+    if stored and is_dataclass(kind):
+        return _record(value, kind)
+    is_checkable = isinstance(kind, type) and not vars(kind).get("_is_protocol")
+    return _instance(value, kind) if is_checkable else value
 
 
 def _instance(value: Any, kind: type) -> Any:
@@ -402,23 +391,26 @@ def _instance(value: Any, kind: type) -> Any:
     return value
 
 
-def _bool(value: Any) -> bool:
-    if isinstance(value, np.bool_):
-        return bool(value)
-    return bool(_instance(value, bool))
+def _bool(value: Any, *_: Any) -> bool:
+    return bool(value) if isinstance(value, np.bool_) else bool(_instance(value, bool))
 
 
-def _int(value: Any) -> int:
+def _int(value: Any, _: Any, stored: bool) -> int:
     is_truth = isinstance(value, Tensor) and value.dtype == torch.bool
     if is_truth or isinstance(value, (bool, float, str)):
         raise Misfit
     try:
-        return value if type(value) is int else int(value.__index__())
+        number = value if type(value) is int else int(value.__index__())
     except (AttributeError, TypeError, ValueError, RuntimeError):
         raise Misfit from None
+    if stored and abs(number) > 2**62:  # what tensors and Arrow columns hold as int64
+        raise Misfit
+    return number
 
 
-def _float(value: Any) -> float:
+def _float(value: Any, _: Any, stored: bool) -> float:
+    if stored and value is None:
+        return math.nan
     if isinstance(value, (Tensor, np.ndarray, np.generic)) and math.prod(value.shape) == 1:
         value = _numbers(value.reshape(()))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -430,39 +422,64 @@ def _float(value: Any) -> float:
     if not math.isfinite(number):
         raise Misfit
     # Small integers stay as they were written; torch takes no large ones.
-    return value if isinstance(value, float) or abs(value) < 2**31 else number
+    return value if not stored and abs(value) < 2**31 else number
 
 
-def _none(value: Any) -> None:
-    _instance(value, NoneType)
+def _words_of_list(hints: tuple[Any, ...]) -> list[str]:
+    length = "" if hints[-1] is Ellipsis else f" of {len(hints)}"
+    return [f"a list{length} with entries that are each {expected(hints[0])}"]
 
 
-def _str(value: Any) -> str:
-    return str(_instance(value, str))
+def _schema_of_list(hints: tuple[Any, ...]) -> dict[str, Any]:
+    if hints[-1] is Ellipsis:
+        return {"type": "array", "items": schema_of(hints[0])}
+    parts, size = [schema_of(part) for part in hints], len(hints)
+    return {"type": "array", "prefixItems": parts, "minItems": size, "maxItems": size}
 
 
-_LARGEST = 2**62  # what tensors and Arrow columns hold as int64
-_PLAIN: dict[Any, Callable[[Any], Any]] = {
-    bool: _bool,
-    int: _int,
-    float: _float,
-    str: _str,
-    NoneType: _none,
-    None: _none,
-    Any: lambda value: value,
-}
+def _schema_of_record(kind: Any, marks: tuple[Any, ...] = ()) -> dict[str, Any]:
+    declared = record_fields(kind, marks)
+    return {
+        "title": kind.__name__,
+        "type": "object",
+        "properties": {field.name: schema_of(field.hint) for field in declared},
+        "required": [field.name for field in declared],
+        "additionalProperties": False,
+    }
 
 
-# --- describing annotations in error messages ----------------------------------------------
+def _plain(fit: Callable[[Any, Any, bool], Any], words: str, json_type: Any) -> _Kind:
+    return _Kind(fit, lambda _: [words], lambda _: {"type": json_type})
 
-_WORDS: dict[Any, str] = {
-    bool: "True or False",
-    int: "an integer",
-    float: "a number",
-    str: "text",
-    NoneType: "None",
-    None: "None",
-    dict: "a dictionary",
+
+_NONE = _plain(lambda value, *_: _instance(value, NoneType), "None", "null")
+_UNION = _Kind(
+    _one_of,
+    lambda hints: [words for hint in hints for words in _alternatives(hint)],
+    lambda hints: {"anyOf": [schema_of(hint) for hint in hints]},
+)
+_INSTANCE = _Kind(
+    _of_class,
+    lambda inside: [inside[0].__name__ if isinstance(inside[0], type) else str(inside[0])],
+    lambda inside: _schema_of_record(*inside),
+)
+_KINDS: dict[Any, _Kind] = {
+    bool: _plain(_bool, "True or False", "boolean"),
+    int: _plain(_int, "an integer", "integer"),
+    float: _plain(_float, "a number", ["number", "null"]),
+    str: _plain(lambda value, *_: str(_instance(value, str)), "text", "string"),
+    NoneType: _NONE,
+    None: _NONE,
+    Any: _Kind(lambda value, *_: value, lambda _: ["Any"], lambda _: {}),
+    Literal: _Kind(_literal, lambda choices: [*map(repr, choices)], lambda c: {"enum": list(c)}),
+    Union: _UNION,
+    UnionType: _UNION,
+    tuple: _Kind(_tuple, _words_of_list, _schema_of_list),
+    dict: _Kind(
+        _mapping,
+        lambda inside: [f"a dictionary with values that are each {expected(inside[2])}"],
+        lambda inside: {"type": "object", "additionalProperties": schema_of(inside[2])},
+    ),
 }
 
 
@@ -474,27 +491,11 @@ def expected(hint: Any) -> str:
 
 def _alternatives(hint: Any) -> list[str]:
     hint, marks = _unmarked(hint)
-    if marks:
-        return _ruled_words(hint, [mark for mark in marks if isinstance(mark, Rule)])
-    origin, inside = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return [word for member in inside for word in _alternatives(member)]
-    if origin is Literal:
-        return [*map(repr, inside)]
-    if origin in (tuple, Sequence):
-        any_length = origin is Sequence or inside[-1] is Ellipsis
-        length = "" if any_length else f" of {len(inside)}"
-        return [f"a list{length} with entries that are each {expected(inside[0])}"]
-    if origin in (dict, Mapping):
-        return [f"a dictionary with values that are each {expected(inside[1])}"]
-    return [_WORDS.get(hint) or str(getattr(hint, "__name__", hint))]
-
-
-def _ruled_words(hint: Any, rules: list[Rule]) -> list[str]:
-    words = [str(rule) for rule in rules if not isinstance(rule, Range)]
-    ranges = [str(rule) for rule in rules if isinstance(rule, Range)]
+    kind, inside = _kind_of(hint)
+    words = [str(mark) for mark in marks if isinstance(mark, (Block, OneOf))]
+    ranges = [str(mark) for mark in marks if isinstance(mark, Range)]
     return words or [
-        word if word == "None" else " ".join([word, *ranges]) for word in _alternatives(hint)
+        word if word == "None" else " ".join([word, *ranges]) for word in kind.words(inside)
     ]
 
 
@@ -535,7 +536,8 @@ def record_fields(record: Any, marks: tuple[Any, ...] = ()) -> tuple[RecordField
     """The declared fields of a record, in order; `marks` of the record may change an array."""
     arrays = {mark.field: mark.array for mark in marks if isinstance(mark, ArrayOf)}
     hints = dict(_hints(record))
-    hints |= {name: Annotated[_unmarked(hints[name])[0], array] for name, array in arrays.items()}
+    for name, array in arrays.items():
+        hints[name] = Annotated[_unmarked(hints[name])[0], array]
     return tuple(
         RecordField(
             field.name,
@@ -570,43 +572,14 @@ def from_json(hint: Any, value: Any, name: str) -> Any:
         raise ValueError(f"{name} must be {expected(hint)}, got {shown(value)}") from None
 
 
-_JSON_TYPES: dict[Any, Any] = {
-    str: "string",
-    int: "integer",
-    bool: "boolean",
-    NoneType: "null",
-    float: ["number", "null"],
-}
-
-
-def schema_of(hint: Any) -> dict[str, Any]:  # noqa: PLR0911  (a return for each kind of type)
+def schema_of(hint: Any) -> dict[str, Any]:
     """JSON Schema (2020-12) of what `as_json` writes for a value with this annotation."""
-    kind, marks = _unmarked(hint)
-    origin, inside = get_origin(kind), get_args(kind)
+    hint, marks = _unmarked(hint)
+    kind, inside = _kind_of(hint)
     for mark in marks:
         if isinstance(mark, Array):
             schema = mark.json_schema()
             return {"anyOf": [schema, {"type": "null"}]} if NoneType in inside else schema
-    if kind is Any:
-        return {}
-    if kind in _JSON_TYPES:
-        return {"type": _JSON_TYPES[kind]}
-    if origin is Literal:
-        return {"enum": list(inside)}
-    if origin in (Union, UnionType):
-        return {"anyOf": [schema_of(part) for part in inside]}
-    if origin is tuple and inside[-1] is Ellipsis:
-        return {"type": "array", "items": schema_of(inside[0])}
-    if origin is tuple:
-        parts, size = [schema_of(part) for part in inside], len(inside)
-        return {"type": "array", "prefixItems": parts, "minItems": size, "maxItems": size}
-    if origin in (dict, Mapping):
-        return {"type": "object", "additionalProperties": schema_of(inside[1])}
-    declared = record_fields(kind, marks)
-    return {
-        "title": kind.__name__,
-        "type": "object",
-        "properties": {field.name: schema_of(field.hint) for field in declared},
-        "required": [field.name for field in declared],
-        "additionalProperties": False,
-    }
+        if isinstance(mark, ArrayOf):
+            return _schema_of_record(hint, marks)
+    return kind.schema(inside)

@@ -8,6 +8,8 @@ and the child starts with a new lock and undoes the changes of other threads.
 On one thread, so that results do not depend on the number of threads: reductions in torch and BLAS
 are split among threads, and a different split rounds differently. To use several cores, explain
 several nodes at once in processes of one thread each.
+
+An explanation asks between two model calls whether its result is still wanted (`interruptible`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -146,3 +149,29 @@ def single_thread() -> Iterator[None]:
             torch.set_num_threads(threads)
         for pool, count in reduced:
             pool.set_num_threads(count)
+
+
+# --- interruption --------------------------------------------------------------------------
+
+_NEVER: Callable[[], bool] = bool
+_is_unwanted: ContextVar[Callable[[], bool]] = ContextVar("is_unwanted", default=_NEVER)
+
+
+class Interrupted(BaseException):
+    """Nobody wants the result of the running work; like KeyboardInterrupt not an `Exception`."""
+
+
+@contextmanager
+def interruptible(is_unwanted: Callable[[], bool]) -> Iterator[None]:
+    """Work in this context raises `Interrupted` at its next model call once `is_unwanted()`."""
+    token = _is_unwanted.set(is_unwanted)
+    try:
+        yield
+    finally:
+        _is_unwanted.reset(token)
+
+
+def stop_if_unwanted() -> None:
+    """Raise `Interrupted` if nobody wants the result any more."""
+    if _is_unwanted.get()():
+        raise Interrupted

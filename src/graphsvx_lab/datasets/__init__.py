@@ -7,7 +7,7 @@
 
 from typing import TYPE_CHECKING
 
-from graphsvx.utils.lazy import lazy_attributes
+from graphsvx.utils.imports import lazy_attributes
 from graphsvx_lab.datasets.catalogue import (
     PAPER_STATISTICS,
     Statistics,

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphsvx.errors import DataError
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 from graphsvx_lab.datasets import raw
 from graphsvx_lab.datasets.base import DataSet, Split, data_set, generator
 from graphsvx_lab.datasets.truth import GraphTruth

@@ -26,8 +26,8 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedCo
 from scipy.sparse import csr_matrix
 
 from graphsvx.errors import DataError, first_line, see
+from graphsvx.utils.console import progress_bar
 from graphsvx.utils.files import atomic_write
-from graphsvx.utils.progress_bar import progress_bar
 from graphsvx_lab.datasets.catalogue import CATALOGUE, ORIGINS, Origin, data_dir, data_files
 
 T = TypeVar("T")

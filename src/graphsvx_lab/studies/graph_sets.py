@@ -21,7 +21,6 @@ from graphsvx.methods import GNNExplainer, GraphSVX, Greedy, IntegratedGradients
 from graphsvx.methods.gradients import Saliency
 from graphsvx.methods.perturbing import PGMExplainer
 from graphsvx.metrics import scores, strength
-from graphsvx.utils.options import with_options
 from graphsvx_lab import metrics, zoo
 from graphsvx_lab.datasets.base import DataSet, draw, generator, stratified_split
 from graphsvx_lab.datasets.truth import from_masks
@@ -41,7 +40,7 @@ from graphsvx_lab.studies.context import StudyContext, model_of
 from graphsvx_lab.studies.page import Claim, Page, Table, dots, paired_table, pivots
 from graphsvx_lab.studies.setting import CHANCE, GRAPH_RIVALS, SPARSE, Setting
 from graphsvx_lab.studies.settings import CLOSE
-from graphsvx_lab.studies.study import Answer, Case, Grid, Questions, Study, zoo_model
+from graphsvx_lab.studies.study import Answer, Case, Grid, Questions, Study, with_options, zoo_model
 from graphsvx_lab.zoo import Trained
 from graphsvx_lab.zoo.training import predicted_classes, with_zeros
 

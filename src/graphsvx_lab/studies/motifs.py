@@ -10,13 +10,12 @@ import torch
 
 from graphsvx.metrics import characterization, efficiency_residual, fidelity
 from graphsvx.results.explanation import Explanation, Ranking
-from graphsvx.utils.options import with_options
 from graphsvx_lab import metrics
 from graphsvx_lab.datasets.base import draw
 from graphsvx_lab.metrics.effects import use_of_nodes
 from graphsvx_lab.metrics.measurements import Value, of_model
 from graphsvx_lab.metrics.truth import classified_right, scored_by_the_paper
-from graphsvx_lab.studies.study import Answer, Case, Questions
+from graphsvx_lab.studies.study import Answer, Case, Questions, with_options
 from graphsvx_lab.zoo import Trained
 
 OTHERS = 8  # nodes outside the motif that are cut off for comparison, for each explanation

@@ -12,8 +12,8 @@ import torch
 from sklearn.metrics import r2_score
 from torch import Tensor
 
-from graphsvx.core import graph as graphs
 from graphsvx.core import players
+from graphsvx.core.data import check_graph
 from graphsvx.estimators import WLR, WLS, Estimator, Lasso
 from graphsvx.estimators.least_squares import Fit, surrogate
 from graphsvx.masks import Masks, Paired
@@ -250,7 +250,7 @@ FEATURE_METHODS = {
 
 def dropped_features(trained: Trained, node: int) -> list[int]:
     """Columns in which the node lies inside mu +- lambda sigma."""
-    graph = graphs.check_graph(trained.dataset.graph)
+    graph = check_graph(trained.dataset.graph)
     players_columns = players.choose_features(graph, torch.tensor([node]).numpy(), LAMBDA)
     return sorted(set(range(graph.num_features)) - set(players_columns.tolist()))
 

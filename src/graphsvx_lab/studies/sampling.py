@@ -6,10 +6,12 @@ that it stands for (`error`, against a reference with many more calls).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import truediv
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,6 @@ from graphsvx.methods import GNNExplainer, GraphSVX
 from graphsvx.metrics import expected_error, relative_error
 from graphsvx.utils.console import message
 from graphsvx.utils.exclusive import single_thread
-from graphsvx.utils.options import with_options
-from graphsvx.utils.timing import take_turns
 from graphsvx_lab import metrics
 from graphsvx_lab.datasets.catalogue import NODE_SETS, NODE_TITLES, data_title
 from graphsvx_lab.metrics.comparison import Estimate, is_close, is_positive, reaches
@@ -33,7 +33,7 @@ from graphsvx_lab.metrics.measurements import Measurements, Value
 from graphsvx_lab.studies import motifs, settings
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, from_paper, pivots
 from graphsvx_lab.studies.setting import CHANCE, Setting
-from graphsvx_lab.studies.study import Answer, Case, Grid, Study
+from graphsvx_lab.studies.study import Answer, Case, Grid, Study, with_options
 
 # A mask with random numbers of its own, for estimates that are independent of another one.
 
@@ -295,6 +295,17 @@ def timed(dataset: str) -> dict[str, Setting]:
         settings[f"{OURS}, {hops} hops"] = Setting(GraphSVX(samples=samples, hops=hops))
         settings[f"{PAPERS}, {hops} hops"] = Setting(theirs)
     return settings
+
+
+def take_turns(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Median processor seconds; contenders in turn, so that a busy machine slows all."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(repeats):
+        for name, run in contenders.items():
+            start = time.process_time()
+            run()
+            seconds[name].append(time.process_time() - start)
+    return {name: median(times) for name, times in seconds.items()}
 
 
 def seconds(case: Case) -> Iterator[Value]:

@@ -14,7 +14,7 @@ from functools import cache
 from io import StringIO
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
@@ -48,6 +48,15 @@ Questions = Mapping[str, tuple[int, ...]]
 """Nodes (or graphs, by position) to explain, by the protocol that scores them."""
 Cell = tuple[int, Row]
 """The place of a grid in its study, and the data set, model and seed."""
+
+A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def with_options(function: Callable[Concatenate[A, P], R]) -> Callable[P, Callable[[A], R]]:
+    """`f(x, options)` as `f(options)(x)`: for what is declared with options and called later."""
+    return lambda *args, **kwargs: lambda first: function(first, *args, **kwargs)
 
 
 @dataclass(frozen=True, eq=False)

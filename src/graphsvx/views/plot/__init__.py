@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from graphsvx.utils.extras import require_extra
+from graphsvx.utils.imports import require_extra
 
 require_extra("matplotlib", "plot")
 

@@ -1,0 +1,608 @@
+"""The user's data, with and without types, checked and read into one `Graph`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torch_geometric.data import Data, HeteroData, TemporalData
+
+from graphsvx.core.arrays import Ids, must_be_readable
+from graphsvx.core.calling import embedding_method
+from graphsvx.core.fingerprints import Stamp, stamp
+from graphsvx.core.graph import (
+    ADJACENCIES,
+    EDGE_SET,
+    Attribute,
+    DataForm,
+    Graph,
+    Owner,
+    Statistics,
+    attribute_names,
+    computed,
+    edge_index_by_target,
+    index_by_end,
+    statistics_of,
+)
+from graphsvx.core.types import FLAT, EdgeType, Types
+from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.utils.constraints import as_int
+from graphsvx.utils.exclusive import exclusive
+
+NO_EDGES = (
+    "data must have an edge_index of shape [2, edges] (or a sparse adjacency matrix adj_t); it has "
+    "none"
+)
+
+
+# --- graphs without types ------------------------------------------------------------------
+
+
+def check_graph_of(model: Callable[..., Any], data: Any) -> Graph:
+    """The checked graph of a question, with types where the model takes them."""
+    return check_graph_with_types(data) if is_typed(model, data) else check_graph(data)
+
+
+def check_graph(data: Any, adjacency: str | None = None) -> Graph:
+    """Check `data` (a PyG `Data` or anything with `x` and `edge_index`) and index it.
+
+    Index and statistics are kept as long as the tensors live and hold the same content.
+    `adjacency`: the sparse matrix to read edges from though there is an edge_index too.
+    """
+    if isinstance(data, (list, tuple)) and any(isinstance(part, Tensor) for part in data):
+        raise InputError(
+            f"data must be one graph, got a {type(data).__name__} of tensors; use "
+            f"torch_geometric.data.Data(x=x, edge_index=edge_index)"
+        )
+    has_length = isinstance(data, Dataset) and hasattr(data, "__len__")
+    if has_length or isinstance(data, (list, tuple, DataLoader)):
+        raise InputError(
+            f"data must be one graph, got a {type(data).__name__} of length {len(data)}; many "
+            f"graphs are explained by explain_many(model, graphs)"
+        )
+    if any(kind.__name__ == "HyperGraphData" for kind in type(data).__mro__):
+        raise InputError(uncut("edge_index", "hyperedges"))
+    edge_index, weight, attr, form = _edges(data, adjacency)
+    x, form = _features(data, edge_index, form)
+    with exclusive():  # large tensors are read
+        edge_stamp, x_stamp = stamp(edge_index), stamp(x)
+        index = edge_index_by_target(edge_index, len(x), edge_stamp)
+        statistics = statistics_of(x, x_stamp)
+    _must_share_device({"x": x, "edge_index": edge_index, "edge_weight": weight, "edge_attr": attr})
+    if weight is not None and weight.dim() != 1:
+        raise InputError(f"edge_weight must be of shape [edges], got {list(weight.shape)}")
+    y = labels = _readable(data, "y")
+    if not isinstance(labels, Tensor):
+        y = labels = None
+    elif labels.shape != x.shape[:1]:
+        y = None
+    elif labels.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        y = labels.long()  # torch has few operations for these
+    stamps = (x_stamp, edge_stamp, *(None if v is None else stamp(v) for v in (weight, attr)))
+    return Graph(
+        x, edge_index, weight, attr, y, index, statistics, stamps, form=form, labels=labels
+    )
+
+
+def _readable(data: Any, name: str) -> Any:
+    """An attribute of the data (None: it has none), which is refused if it cannot be read."""
+    value = getattr(data, name, None)
+    must_be_readable(value, f"data.{name}")
+    return value
+
+
+def _must_share_device(tensors: Mapping[Any, Any]) -> None:
+    """Raise an InputError if tensors of the data, by name, are on different devices."""
+    places = {name: v.device for name, v in tensors.items() if isinstance(v, Tensor)}
+    if len({*places.values()}) > 1:
+        listed = ", ".join(f"{name} on {device}" for name, device in places.items())
+        first = next(iter(places.values()))
+        raise InputError(f'data must be on one device, got {listed}; use data.to("{first}")')
+
+
+def _features(data: Any, edge_index: Tensor, form: DataForm) -> tuple[Tensor, DataForm]:
+    """Features as a table [nodes, features], and the form that they had."""
+    x = _readable(data, "x")
+    if x is None:
+        count = _count_nodes(data, edge_index)
+        table = torch.zeros(count, 0, device=edge_index.device)
+        return computed(edge_index, "no x", count, lambda: table), replace(form, has_x=False)
+    if not isinstance(x, Tensor):
+        raise InputError(
+            f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}; use "
+            f"torch.tensor(data.x)"
+        )
+    if x.dim() == 0:
+        raise InputError("data.x must be of shape [nodes, features], got a number")
+    if x.shape[0] == 0:
+        raise InputError("the graph is empty: data.x has no rows")
+    if x.layout != torch.strided:
+        raise InputError("data.x must be a dense tensor; use data.x.to_dense()")
+    if x.is_complex():
+        raise InputError(
+            f"data.x must be of a floating type or integers (categories), got {x.dtype}; "
+            f"use data.x.float()"
+        )
+    if x.dim() == 2:
+        return x, form
+    # A copy: a view would keep x, and with it itself, alive for ever.
+    table = computed(x, "table", stamp(x), lambda: x.detach().reshape(len(x), -1).clone())
+    return table, replace(form, row_shape=tuple(x.shape[1:]))
+
+
+def _count_nodes(data: Any, edge_index: Tensor) -> int:
+    """Number of nodes of data without x: given, or that of its attributes of nodes."""
+    named = attribute_names(data)
+    least = int(edge_index.max()) + 1 if edge_index.numel() else 0
+    if "num_nodes" in named:
+        counts = {int(data.num_nodes)}
+    else:
+        values = [
+            getattr(data, n) for n in named if not {"edge", "index", "face"} & {*n.split("_")}
+        ]
+        counts = {len(v) for v in values if isinstance(v, Tensor) and v.dim() and len(v) >= least}
+    if len(counts) != 1:
+        raise InputError(
+            "data.x must be a tensor of shape [nodes, features], got NoneType; for a model with "
+            "embeddings of its own, say how many nodes there are by data.num_nodes"
+        )
+    count = counts.pop()
+    if count < max(1, least):
+        raise InputError(f"data.num_nodes must be at least {max(1, least)}, got {count}")
+    return count
+
+
+def _edges(
+    data: Any, adjacency: str | None
+) -> tuple[Tensor, Tensor | None, Tensor | None, DataForm]:
+    """edge_index, edge_weight and edge_attr, and the form in which the data has them."""
+    edge_index, form = _readable(data, "edge_index"), DataForm()
+    if edge_index is None:
+        adjacency = next((n for n in ADJACENCIES if getattr(data, n, None) is not None), None)
+    if adjacency is not None:
+        ends, values, layout = _entries(data, adjacency)
+        form = replace(form, layout=layout)
+        return (ends, values, None, form) if values.dim() == 1 else (ends, None, values, form)
+    if edge_index is not None:
+        _check_edge_index(edge_index)
+        weight, attr = (_edge_values(data, n, edge_index.shape[1]) for n in _EDGE_VALUES)
+        return edge_index, weight, attr, form
+    # Other edges than edge_index, or positions that a model makes edges from.
+    other = next(
+        (
+            value
+            for name in attribute_names(data)
+            if (name == "pos" or name.endswith("edge_index"))
+            and isinstance(value := getattr(data, name), Tensor)
+        ),
+        None,
+    )
+    if other is None:
+        raise InputError(NO_EDGES)
+    none = torch.zeros(2, 0, dtype=torch.long, device=other.device)
+    form = replace(form, has_edges=False)
+    return computed(other, "no edges", None, lambda: none), None, None, form
+
+
+_EDGE_VALUES = ("edge_weight", "edge_attr")
+
+
+def _edge_values(data: Any, name: str, edges: int) -> Tensor | None:
+    value = _readable(data, name)
+    if value is None:
+        return None
+    is_dense = isinstance(value, Tensor) and value.layout == torch.strided
+    if not is_dense or value.dim() == 0 or value.shape[0] != edges:
+        got = list(value.shape) if is_dense else type(value).__name__
+        raise InputError(f"data.{name} must have one row for each of the {edges} edges, got {got}")
+    return value
+
+
+def _entries(data: Any, adjacency: str) -> tuple[Tensor, Tensor, torch.layout]:
+    """Edges, values and layout of a matrix whose row i is the edges into node i."""
+    matrix = _readable(data, adjacency)
+    dense = isinstance(matrix, Tensor) and matrix.layout == torch.strided
+    if not isinstance(matrix, Tensor) or matrix.dim() < 2 or (dense and matrix.dim() > 2):
+        got = list(matrix.shape) if isinstance(matrix, Tensor) else type(matrix).__name__
+        raise InputError(
+            f"data.{adjacency} must be a tensor of shape [nodes, nodes], sparse or dense, got "
+            f"{got}; a SparseTensor becomes one by to_torch_sparse_csr_tensor()"
+        )
+
+    def make() -> tuple[Tensor, Tensor]:
+        entries = matrix.detach().to_sparse(layout=torch.sparse_coo).coalesce()
+        return entries.indices().flip(0).contiguous(), entries.values().clone()
+
+    try:
+        values = matrix
+        if not dense:
+            is_coo = matrix.layout == torch.sparse_coo
+            values = matrix.coalesce().values() if is_coo else matrix.values()
+        return *computed(matrix, "entries", stamp(values)[1], make), matrix.layout
+    except RuntimeError as error:
+        raise InputError(
+            f"data.{adjacency} must be a plain tensor of floats or integers, got "
+            f"{type(matrix).__name__} of {matrix.dtype}"
+        ) from error
+
+
+def _check_edge_index(edge_index: Any, owner: str = "data") -> None:
+    """Raise an InputError unless this is a dense [2, edges] tensor of integers."""
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        remedy = f"use torch.tensor({owner}.edge_index)"
+        if isinstance(edge_index, Tensor) or hasattr(edge_index, "coo"):
+            remedy = "name a sparse adjacency matrix adj_t (row i holds the edges into node i)"
+        raise InputError(
+            f"{owner}.edge_index must be a dense tensor of shape [2, edges], "
+            f"got {type(edge_index).__name__}; {remedy}"
+        )
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise InputError(
+            f"{owner}.edge_index must be of shape [2, edges], got {list(edge_index.shape)}"
+        )
+    if edge_index.dtype != torch.long:
+        raise InputError(
+            f"{owner}.edge_index must be of type torch.long, got {edge_index.dtype}; use .long()"
+        )
+
+
+# --- further attributes that a model takes -------------------------------------------------
+
+
+def with_attributes(
+    graph: Graph, data: Any, names: Iterable[str], takes_edges: bool = True
+) -> Graph:
+    """The graph with further attributes of `data`: of nodes, edges or the graph, by their size.
+
+    Pairs of nodes by number (pos_edge_index) are edges too: the graph has all of them, beside
+    those of edge_index if the model takes these.
+    """
+    values = {name: _readable(data, name) for name in names}
+    edges = {n: v for n, v in values.items() if _is_edge_index(n, v, graph.num_nodes)}
+    attributes = {n: _attribute(graph, n, v) for n, v in values.items() if n not in edges}
+    rows = {name: a.value for name, a in attributes.items() if a.owner != "graph"}
+    _must_share_device({"x": graph.x, **edges, **rows})
+    if edges:
+        graph, attributes = _with_edges(graph, edges, attributes, takes_edges)
+    if not attributes:
+        return graph
+    tensors = [attribute.value for attribute in attributes.values()]
+    stamps = [
+        stamp(v) if isinstance(v, Tensor) and v.layout == torch.strided else None for v in tensors
+    ]
+    return replace(graph, attributes=attributes, stamps=(*graph.stamps, *stamps))
+
+
+def names_nodes(name: str, value: Any) -> bool:
+    """Whether a value refers to several nodes at once, by numbers or as a matrix of nodes.
+
+    By name, as PyG has it: `*index*` and `face` are numbers of nodes, `adj*` are matrices.
+    """
+    if isinstance(value, (list, tuple)):
+        value = next((part for part in value if isinstance(part, Tensor)), None)
+    several = isinstance(value, Tensor) and value.dim() >= 2
+    numbers = several and not value.is_floating_point() and value.layout == torch.strided
+    return (numbers and ("index" in name or name == "face")) or (several and name.startswith("adj"))
+
+
+def uncut(name: str, kind: str) -> str:
+    """Why an attribute that names nodes cannot be used, and what to do."""
+    return (
+        f"data.{name} ({kind}) refers to nodes, and would stay as it is when these are switched "
+        f"off; give the model a function of (x, edge_index) that makes {name} from edge_index"
+    )
+
+
+def _is_edge_index(name: str, value: Any, nodes: int) -> bool:
+    """Whether a tensor holds pairs of nodes, [2, pairs]; hyperedges are no nodes."""
+    if not isinstance(value, Tensor) or not names_nodes(name, value) or "hyper" in name:
+        return False
+    if "index" not in name or value.dim() != 2 or value.shape[0] != 2:
+        return False
+    return not value.numel() or (int(value.min()) >= 0 and int(value.max()) < nodes)
+
+
+def _with_edges(
+    graph: Graph, edges: Mapping[str, Tensor], attributes: dict[str, Attribute], takes_edges: bool
+) -> tuple[Graph, dict[str, Attribute]]:
+    """The graph with all edges that the model takes, and the attributes of each."""
+    parts = {"edge_index": graph.edge_index, **edges} if takes_edges else dict(edges)
+    counts = [part.shape[1] for part in parts.values()]
+    version = tuple(stamp(part) for part in parts.values())
+    source = next(iter(edges.values()))
+    union = computed(source, "all edges", version, lambda: torch.cat([*parts.values()], 1))
+    edge_set = torch.arange(len(parts)).repeat_interleave(torch.tensor(counts)).to(source.device)
+    members: dict[str, list[str]] = {name: [name] for name in parts}
+
+    def spread(name: str, value: Tensor, owner: str) -> Tensor:
+        """A row for each edge of the union; those of other edges are 0."""
+        members[owner].append(name)
+        rows = value.new_zeros(len(edge_set), *value.shape[1:])
+        rows[edge_set == [*parts].index(owner)] = value
+        return rows
+
+    weight, attr = (
+        None if value is None or not takes_edges else spread(name, value, "edge_index")
+        for name, value in zip(_EDGE_VALUES, (graph.edge_weight, graph.edge_attr), strict=True)
+    )
+    for name, attribute in attributes.items():
+        owner = _edges_of(name, attribute, parts)
+        if owner is not None:
+            attributes[name] = Attribute("edges", spread(name, attribute.value, owner))
+    union_stamp = stamp(union)
+    joined = replace(
+        graph,
+        edge_index=union,
+        edge_weight=weight,
+        edge_attr=attr,
+        index=edge_index_by_target(union, graph.num_nodes, union_stamp),
+        form=replace(graph.form, edge_sets=tuple(map(tuple, members.values()))),
+        stamps=(graph.stamps[0], union_stamp, *graph.stamps[2:]),
+    )
+    return joined, {**attributes, EDGE_SET: Attribute("edges", edge_set)}
+
+
+def _edges_of(name: str, attribute: Attribute, parts: Mapping[str, Tensor]) -> str | None:
+    """Whose edges an attribute has a row for: pos_edge_attr goes with pos_edge_index."""
+    if attribute.owner == "edges":
+        return "edge_index" if "edge_index" in parts else None
+    rows = attribute.value.shape[:1] if isinstance(attribute.value, Tensor) else None
+    return next(
+        (
+            part
+            for part, pairs in parts.items()
+            if name.startswith(part.removesuffix("index")) and rows == pairs.shape[1:]
+        ),
+        None,
+    )
+
+
+def _attribute(graph: Graph, name: str, value: Any) -> Attribute:
+    rows = value.shape[0] if isinstance(value, Tensor) and value.dim() else None
+    numbers = isinstance(value, Tensor) and not value.is_floating_point()
+    if names_nodes(name, value) or (numbers and "index" in name):
+        return Attribute("graph", value)
+    owners: dict[Owner, int] = {"nodes": graph.num_nodes, "edges": graph.num_edges}
+    fitting: list[Owner] = [owner for owner, count in owners.items() if rows == count]
+    if len(fitting) == 2:  # as many nodes as edges: the name tells, as in PyG
+        fitting = ["edges"] if "edge" in name else ["nodes"]
+    if fitting and value.layout != torch.strided:
+        raise InputError(f"data.{name} must be a dense tensor, got a sparse one; use .to_dense()")
+    return Attribute(fitting[0] if fitting else "graph", value)
+
+
+# --- graphs with types ---------------------------------------------------------------------
+
+
+def is_typed(model: Callable[..., Any], data: Any) -> bool:
+    """Whether this is a question about a typed graph: HeteroData, or a model of `edge_type`."""
+    if isinstance(data, TemporalData):
+        raise UnsupportedError(
+            "a stream of events (TemporalData) is not explained: its models keep a memory of what "
+            "they have seen, so that no event can be left out alone; make a Data or HeteroData of "
+            "the events up to one moment and explain a model of that"
+        )
+    if isinstance(data, HeteroData):
+        return True
+    typed_edges = isinstance(getattr(data, "edge_type", None), Tensor)
+    return typed_edges and callable(model) and "edge_type" in embedding_method(model)[1]
+
+
+def check_graph_with_types(data: Any) -> Graph:
+    """Check HeteroData (or Data with `edge_type`) and number its nodes and edges over all types.
+
+    Kept as long as the first edge_index lives and all tensors hold the same content.
+    """
+    parts = _parts(data)
+    if not parts.edges:
+        raise InputError("the graph has no edge types; set data[source, relation, target]")
+    for edge_type, store in parts.edges.items():
+        if "adj_t" in store and "edge_index" not in store:
+            raise InputError(
+                f"data[{edge_type}] has a sparse adj_t; typed graphs are explained with "
+                "edge_index: leave the transform ToSparseTensor out, or keep edge_index beside it "
+                "(remove_edge_index=False)"
+            )
+        parts.check_ends(edge_type)
+    stores = [*parts.nodes.items(), *parts.edges.items()]
+    for kind, store in stores:
+        for name, value in store.items():
+            must_be_readable(value, f"data[{kind!r}].{name}")
+    tensors = {
+        (kind, name): value
+        for kind, store in stores
+        for name, value in store.items()
+        if isinstance(value, Tensor)
+    }
+    first = next(iter(parts.edges.values()))["edge_index"]
+    with exclusive():
+        stamps = tuple(stamp(value) for value in tensors.values())
+        same = tuple((key, id(value)) for key, value in tensors.items())
+        version = (same, stamps, tuple(parts.counts.items()))
+        return computed(first, "typed", version, lambda: _numbered(parts, tensors, stamps))
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """The attributes of a typed graph by node and edge type."""
+
+    flat: bool
+    counts: dict[str, int]
+    nodes: dict[str, dict[str, Any]]
+    edges: dict[EdgeType, dict[str, Any]]
+
+    def owner(self, kind: str | EdgeType) -> str:
+        """How the user calls what holds the attributes of a type."""
+        return "data" if self.flat else f"data[{kind!r}]"
+
+    def check_ends(self, edge_type: EdgeType) -> None:
+        """Raise an InputError unless the edges of a type name nodes of its two node types."""
+        edge_index, owner = self.edges[edge_type].get("edge_index"), self.owner(edge_type)
+        if edge_index is None:
+            raise InputError(f"{owner} must have an edge_index of shape [2, edges], it has none")
+        _check_edge_index(edge_index, owner)
+        for end, node_type in enumerate(edge_type[::2]):
+            count, ids = self.counts.get(node_type), edge_index[end]
+            if count is None:
+                raise InputError(
+                    f"{owner} names the node type {node_type!r}; the data has {list(self.counts)}"
+                )
+            if ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= count):
+                raise InputError(
+                    f"{owner}.edge_index[{end}] must name nodes of type {node_type!r} from 0 to "
+                    f"{count - 1}, got {int(ids.min())} to {int(ids.max())}"
+                )
+
+    def features(self) -> dict[str, Tensor]:
+        """`x` of each node type that has one, checked."""
+        features = {name: store["x"] for name, store in self.nodes.items() if "x" in store}
+        for name, x in features.items():
+            expected = f"{self.owner(name)}.x must be a dense tensor with a row for each"
+            if not isinstance(x, Tensor) or x.layout != torch.strided or x.dim() == 0:
+                raise InputError(f"{expected} node, got {type(x).__name__}")
+            if x.shape[0] != self.counts[name]:
+                raise InputError(f"{expected} of the {self.counts[name]} nodes, got {x.shape[0]}")
+        return features
+
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """Names of the nodes of each type that has them."""
+        listed = {
+            name: store.get("node_names" if self.flat else "names")
+            for name, store in self.nodes.items()
+        }
+        return {
+            name: tuple(map(str, names))
+            for name, names in listed.items()
+            if isinstance(names, (list, tuple)) and len(names) == self.counts[name]
+        }
+
+
+def _parts(data: Any) -> _Parts:
+    if isinstance(data, HeteroData):
+        nodes, edges = (
+            {name: {n: v for n, v in data[name].items() if v is not None} for name in kinds}
+            for kinds in (data.node_types, data.edge_types)
+        )
+        return _Parts(False, {name: _count(data, name) for name in nodes}, nodes, edges)
+    values = dict(data.items()) if isinstance(data, Data) else dict(vars(data))
+    count, edges = int(data.num_nodes), values["edge_index"].shape[1]
+    per_edge = {
+        name: value
+        for name, value in values.items()
+        if name in {"edge_index", "edge_type", *_EDGE_VALUES}
+        or (isinstance(value, Tensor) and value.dim() and value.shape[0] == edges != count)
+    }
+    per_node = {name: v for name, v in values.items() if name not in per_edge and v is not None}
+    return _Parts(True, {FLAT: count}, {FLAT: per_node}, {(FLAT, "", FLAT): per_edge})
+
+
+def _count(data: HeteroData, node_type: str) -> int:
+    try:
+        count = data[node_type].num_nodes
+    except (IndexError, TypeError, ValueError, RuntimeError):  # of what is no table
+        count = None
+    if count is None:
+        raise InputError(f"data[{node_type!r}] must have a table x or num_nodes, got neither")
+    return as_int(count, f"data[{node_type!r}].num_nodes")
+
+
+def _numbered(
+    parts: _Parts, tensors: Mapping[tuple[Any, str], Tensor], stamps: tuple[Stamp, ...]
+) -> Graph:
+    """The graph with nodes and edges numbered one type after the other."""
+    located = {"x", "edge_index", *_EDGE_VALUES}
+    _must_share_device(
+        {f"{name} of {kind!r}": v for (kind, name), v in tensors.items() if name in located}
+    )
+    if not sum(parts.counts.values()):
+        raise InputError("the graph is empty: no node type has nodes")
+    starts = _starts(parts.counts.values())
+    first = dict(zip(parts.counts, starts.tolist(), strict=False))
+    ends: list[Tensor] = []
+    for (source, _, target), store in parts.edges.items():
+        shift = torch.tensor([[first[source]], [first[target]]])
+        ends.append(store["edge_index"] + shift.to(store["edge_index"].device))
+    edge_index, features = torch.cat(ends, 1), parts.features()
+    edge_counts = {name: store["edge_index"].shape[1] for name, store in parts.edges.items()}
+    edge_types, edge_type = tuple(parts.edges), None
+    if parts.flat:
+        edge_types, edge_type = _relations(parts)
+    types = Types(
+        node_types=tuple(parts.counts),
+        edge_types=edge_types,
+        node_starts=starts,
+        edge_starts=_starts([] if parts.flat else edge_counts.values()),
+        features=features,
+        flat=parts.flat,
+        given_edge_type=edge_type,
+        node_values=_values_by_name(parts.nodes, parts.counts, "x"),
+        edge_values=_values_by_name(parts.edges, edge_counts, "edge_index"),
+        names=parts.names(),
+    )
+    # Mean and deviation of every feature over the nodes of its type, types one after another.
+    of_types = [statistics_of(features[name]) for name in types.node_types if types.width(name)]
+    none = torch.zeros(0, dtype=torch.float64)
+    return Graph(
+        x=torch.zeros(int(starts[-1]), 0, device=edge_index.device),
+        edge_index=edge_index,
+        edge_weight=None,
+        edge_attr=None,
+        y=None,
+        index=index_by_end(edge_index[1], int(starts[-1])),
+        statistics=Statistics(
+            torch.cat([none, *(part.mean.cpu() for part in of_types)]),
+            torch.cat([none, *(part.std.cpu() for part in of_types)]),
+        ),
+        stamps=stamps,
+        given_types=types,
+    )
+
+
+def _starts(counts: Iterable[int]) -> Ids:
+    return np.cumsum([0, *counts]).astype(np.int64)
+
+
+def _relations(parts: _Parts) -> tuple[tuple[EdgeType, ...], Ids]:
+    """Of a flat graph: the edge types, and the position of each edge's type."""
+    (store,), (nodes,) = parts.edges.values(), parts.nodes.values()
+    kinds, edges = store["edge_type"], store["edge_index"].shape[1]
+    if kinds.dim() != 1 or len(kinds) != edges or kinds.is_floating_point():
+        raise InputError(
+            f"data.edge_type must be one integer for each of the {edges} edges, got {kinds.dtype} "
+            f"of shape {list(kinds.shape)}"
+        )
+    edge_type = kinds.cpu().numpy().astype(np.int64)
+    if len(edge_type) and edge_type.min() < 0:
+        raise InputError(f"data.edge_type must be 0 or more, got {edge_type.min()}")
+    count, names = int(edge_type.max(initial=-1)) + 1, nodes.get("relation_names")
+    if not isinstance(names, (list, tuple)) or len(names) < count:
+        names = range(count)
+    return tuple((FLAT, str(name), FLAT) for name in names), edge_type
+
+
+def _values_by_name(
+    stores: Mapping[Any, dict[str, Any]], counts: Mapping[Any, int], leave: str
+) -> dict[str, dict[Any, Tensor]]:
+    """Attributes that have a row for each node (edge) of their type."""
+    values: dict[str, dict[Any, Tensor]] = {}
+    for kind, store in stores.items():
+        for name, value in store.items():
+            rows = isinstance(value, Tensor) and value.dim() and value.shape[0] == counts[kind]
+            if rows and name != leave:
+                values.setdefault(name, {})[kind] = value
+    return values
+
+
+def nodes_by_type(data: HeteroData, numbers: Sequence[int]) -> list[tuple[str, int]]:
+    """Nodes as pairs of a type and an id, from numbers one type after the other."""
+    starts = _starts(int(data[name].num_nodes or 0) for name in data.node_types)
+    types = np.searchsorted(starts, numbers, side="right") - 1
+    return [
+        (data.node_types[at], number - int(starts[at]))
+        for at, number in zip(types.tolist(), numbers, strict=True)
+    ]
