@@ -13,8 +13,7 @@ from rich.console import Console
 from graphsvx.errors import InputError
 from graphsvx.results.credit import Credit
 from graphsvx.results.details import FieldRecord
-from graphsvx.views import plot
-from graphsvx.views.terminal import CreditBar, table
+from graphsvx.views import CreditBar, plot, table
 from tests import records
 
 

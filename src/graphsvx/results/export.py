@@ -428,6 +428,10 @@ def many_to_shap(
     Columns are all players of any of them; who does not play in an explanation has value 0 there.
     `data` is the graph that was explained, or the list of graphs; it is not needed where the
     explanations were made in this process.
+
+    Raises:
+        InputError: there are no explanations.
+
     """
     shap = require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
     if not explanations:

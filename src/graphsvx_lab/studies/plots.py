@@ -47,10 +47,10 @@ def dots(
             if paper and (measure, name, row) in paper:
                 ax.plot(paper[measure, name, row], y, "D", mfc="none", mec=INKS[7], ms=6)
         canvas.axes(ax, grid="x")
-        canvas.names(ax, rows[::-1], most=1000)
+        canvas.tick_names(ax, rows[::-1], most=1000)
         ax.set_ylim(-0.6, len(rows) - 0.4)
         ax.set(xscale="log" if measure in log else "linear")
-        canvas.label(ax, measure)
+        canvas.axis_label(ax, measure)
     return figure
 
 
@@ -84,8 +84,8 @@ def curves(
             xscale="log" if x_label in log else "linear",
             yscale="log" if measure in log else "linear",
         )
-        canvas.label(ax, x_label)
-        canvas.label(ax, measure, "y")
+        canvas.axis_label(ax, x_label)
+        canvas.axis_label(ax, measure, "y")
         ax.label_outer()
     return _with_legend(figure, axes)
 

@@ -77,12 +77,9 @@ def render(
     scripts = "\n".join(map(_script, SCRIPTS))
     script = "(async () => {\n'use strict';\n" + scripts + "})();\n"
     many = len(listed) > MANY
-    records = [
-        page_data(explanation, data, plan_of(explanation, starts=1), FEW_ROWS)
-        if many
-        else page_data(explanation, data)
-        for explanation in listed
-    ]
+    rows = FEW_ROWS if many else MOST_ROWS
+    starts = 1 if many else drawings.STARTS
+    records = [page_data(e, data, plan_of(e, starts), rows) for e in listed]
     text = _safe_json({"title": title, "explanations": records})
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
@@ -178,14 +175,14 @@ def _without_script(explanation: Explanation) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Placement:
     """Which nodes are drawn individually, and where."""
 
     grouping: Grouping
     places: drawings.Places
 
 
-def plan_of(explanation: Explanation, starts: int = drawings.STARTS) -> Plan | None:
+def plan_of(explanation: Explanation, starts: int = drawings.STARTS) -> Placement | None:
     """The layout of an explanation's graph, for all its outputs; None if it has no nodes."""
     if not len(explanation.field.ids):
         return None
@@ -194,13 +191,13 @@ def plan_of(explanation: Explanation, starts: int = drawings.STARTS) -> Plan | N
     grouping = drawings.find_groups(strongest, MOST_DOTS)
     first = drawings.with_groups(by_output[explanation.row], grouping)
     bold = drawings.important(drawings.with_groups(strongest, grouping))
-    return Plan(grouping, drawings.places(first, "force", 0, None, bold, starts))
+    return Placement(grouping, drawings.places(first, "force", 0, None, bold, starts))
 
 
 def page_data(
     explanation: Explanation,
     data: Any = None,
-    plan: Plan | None = None,
+    plan: Placement | None = None,
     most_rows: int = MOST_ROWS,
     feature_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
@@ -250,7 +247,7 @@ def _graph(
     views: list[Explanation],
     explanation: Explanation,
     data: Any,
-    plan: Plan | None,
+    plan: Placement | None,
     most_rows: int,
     feature_names: Sequence[str] | None,
 ) -> dict[str, Any] | None:

@@ -93,11 +93,11 @@ def bars(
         style |= {"capthick": 1.1, "gid": "errors"}
         ax.errorbar(values[several], range(len(shown)), xerr=errors[several], **style)
     ax.axvline(0, color=palette.INK, lw=0.8)
-    canvas.names(ax, names, most=34)
+    canvas.tick_names(ax, names, most=34)
     ax.set_ylim(len(values) - 0.4, -0.6)
     _numbers(ax, values, errors)
-    label = canvas.of_credit(explanation)
-    canvas.label(ax, f"{label}, bars: 95 % interval" if estimated else label)
+    label = canvas.credit_label(explanation)
+    canvas.axis_label(ax, f"{label}, bars: 95 % interval" if estimated else label)
     return ax
 
 
@@ -191,7 +191,7 @@ def waterfall(
     ax.vlines(stops, starts, starts + 1.66, palette.GREY, **style)
     right = high + 0.2 * (high - floor)
     ax.set_xlim(floor, right)
-    canvas.names(ax, ["base", *(name for name, _ in steps), "prediction"], most=34)
+    canvas.tick_names(ax, ["base", *(name for name, _ in steps), "prediction"], most=34)
     for side in (0, -1):
         ax.get_yticklabels()[side].set_fontweight("bold")
     ax.set_ylim(last + 0.6, -0.6)
@@ -200,5 +200,5 @@ def waterfall(
     numbers = [decimal(base), *map(signed, credits), decimal(prediction)]
     for i, (end, number) in enumerate(zip(ends, numbers, strict=True)):
         canvas.text(ax, end + pad, i, number, va="center")
-    canvas.label(ax, scale_of(explanation))
+    canvas.axis_label(ax, scale_of(explanation))
     return ax

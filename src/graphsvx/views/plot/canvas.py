@@ -85,7 +85,7 @@ def axes(
         ax.set_title(title, pad=20 if below else 8, parse_math=False, **style)
     if title and below:
         style = {"xycoords": "axes fraction", "ha": "left", "va": "bottom"}
-        note(ax, below, (0, 1), (0, 7), fontsize=SMALL, color=palette.GREY, **style)
+        note_at(ax, below, (0, 1), (0, 7), fontsize=SMALL, color=palette.GREY, **style)
     return ax
 
 
@@ -95,7 +95,7 @@ def text(ax: Axes, x: float, y: float, words: str, **style: Any) -> Any:
     return ax.text(x, y, words, parse_math=False, **style)
 
 
-def note(ax: Axes, words: str, at: Any, offset: tuple[float, float], **style: Any) -> Any:
+def note_at(ax: Axes, words: str, at: Any, offset: tuple[float, float], **style: Any) -> Any:
     """The same `offset` points away from a place."""
     style = {"fontsize": TINY, "color": palette.INK, **style}
     written = ax.annotate(words, at, xytext=offset, textcoords="offset points", **style)
@@ -103,20 +103,22 @@ def note(ax: Axes, words: str, at: Any, offset: tuple[float, float], **style: An
     return written
 
 
-def names(ax: Axes, names: Sequence[str], axis: str = "y", most: int = 28, step: int = 1) -> None:
+def tick_names(
+    ax: Axes, names: Sequence[str], axis: str = "y", most: int = 28, step: int = 1
+) -> None:
     """Every `step`-th name from data along an axis, of at most `most` characters, no mathtext."""
     places = range(0, len(names), step)
     side = ax.yaxis if axis == "y" else ax.xaxis
     side.set_ticks(places, [short(names[i], most) for i in places], parse_math=False)
 
 
-def label(ax: Axes, words: str, axis: str = "x") -> None:
+def axis_label(ax: Axes, words: str, axis: str = "x") -> None:
     """What an axis shows."""
     side = ax.yaxis if axis == "y" else ax.xaxis
     side.set_label_text(words, fontsize=SMALL, color=palette.INK)
 
 
-def of_credit(explanation: Explanation) -> str:
+def credit_label(explanation: Explanation) -> str:
     """What an axis or a bar of colours shows, with the scale of the scores."""
     return f"credit ({scale_of(explanation)})"
 
@@ -143,8 +145,8 @@ def matrix(
 ) -> None:
     """A matrix of colours with names along it, and a bar beside it that says what they mean."""
     image = shades(ax, values, largest, **style)
-    names(ax, columns, "x", 18)
-    names(ax, rows, "y", 22)
+    tick_names(ax, columns, "x", 18)
+    tick_names(ax, rows, "y", 22)
     ax.tick_params(length=0, labelsize=SMALL, labelcolor=palette.INK)
     ax.tick_params(axis="x", rotation=90)
     ax.spines[:].set_visible(False)

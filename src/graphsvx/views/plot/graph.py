@@ -311,7 +311,7 @@ def _write_labels(ax: Axes, drawing: PlacedDrawing, node_labels: bool) -> None:
             canvas.text(ax, x, y, label, fontsize=size, **style)
         elif i in drawing.bold or not single:
             style |= {"va": "top", "zorder": 5, "color": palette.INK, "fontsize": 6.5}
-            note = canvas.note(ax, label, drawing.where[i], (0, -radius - 2.5), **style)
+            note = canvas.note_at(ax, label, drawing.where[i], (0, -radius - 2.5), **style)
             note.set_path_effects([withStroke(linewidth=2, foreground="white")])
 
 
@@ -322,7 +322,7 @@ def draw_colorbar(ax: Axes, explanation: Explanation, scale: float) -> None:
     """Add a colour bar of credit, from -scale to scale."""
     shades = ScalarMappable(Normalize(-scale, scale), canvas.DIVERGING)
     style = {"location": "right", "shrink": 0.62, "aspect": 24}
-    bar = canvas.colorbar(ax, shades, canvas.of_credit(explanation), **style)
+    bar = canvas.colorbar(ax, shades, canvas.credit_label(explanation), **style)
     step = 10 ** math.floor(math.log10(scale))
     step *= max(s for s in (1, 2, 5) if s * step <= scale)
     half = step / 2 if step * 2 > scale else step

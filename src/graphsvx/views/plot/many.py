@@ -131,9 +131,9 @@ def beeswarm(
             column = levels[:, key[0]]
             colours = LEVELS((column[present] - column.min()) / (np.ptp(column) or 1.0))
         ax.scatter(row[present], heights, s=11, c=colours, linewidths=0, alpha=0.85, zorder=3)
-    canvas.names(ax, [name for _, _, name in keys])
+    canvas.tick_names(ax, [name for _, _, name in keys])
     ax.set_ylim(len(keys) - 0.5, -0.5)
-    canvas.label(ax, canvas.of_credit(explanations[0]))
+    canvas.axis_label(ax, canvas.credit_label(explanations[0]))
     if levels is not None and colorbar:
         shades = ScalarMappable(Normalize(0, 1), LEVELS)
         bar = canvas.colorbar(ax, shades, "the feature's value", shrink=0.6, aspect=22)
@@ -195,16 +195,16 @@ def heatmap(
     ax.patch.set(facecolor="#FFFFFF", edgecolor=palette.PALE, hatch="//////", linewidth=0)
     scale = (float(np.nanmax(np.abs(credit))) if np.isfinite(credit).any() else 0.0) or 1.0
     image = canvas.shades(ax, credit, scale, aspect="auto", interpolation="nearest")
-    canvas.names(ax, [name for _, _, name in keys])
+    canvas.tick_names(ax, [name for _, _, name in keys])
     step = max(1, math.ceil(columns / 24))
-    canvas.names(ax, words, "x", 14, step)
+    canvas.tick_names(ax, words, "x", 14, step)
     long = max(map(len, words[::step]), default=0) > 2
     ax.tick_params(length=0, labelsize=canvas.TINY)
     ax.tick_params(axis="x", labelrotation=90 if long and columns > 14 * step else 0)
     ax.spines[:].set_visible(False)
-    canvas.label(ax, "explanation")
+    canvas.axis_label(ax, "explanation")
     if colorbar:
-        canvas.colorbar(ax, image, canvas.of_credit(explanations[0]), shrink=0.8, aspect=24)
+        canvas.colorbar(ax, image, canvas.credit_label(explanations[0]), shrink=0.8, aspect=24)
     return ax
 
 
@@ -251,9 +251,9 @@ def share(
     style: dict[str, Any] = {"marker": "|", "s": 160, "linewidths": 2, "color": palette.INK}
     ax.scatter(predictions, rows, label="prediction", zorder=4, **style)
     ax.axvline(0, color=palette.INK, lw=0.8)
-    canvas.names(ax, words)
+    canvas.tick_names(ax, words)
     ax.set_ylim(len(parts) - 0.45, -0.55)
-    canvas.label(ax, scale_of(explanations[0]))
+    canvas.axis_label(ax, scale_of(explanations[0]))
     handles, _ = ax.get_legend_handles_labels()
     handles = sorted(handles, key=lambda handle: handle.get_label() == "prediction")
     style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 6, "borderaxespad": 0.2}
@@ -340,8 +340,8 @@ def convergence(
             ax.set_xticks(ticks, [f"{int(tick):,}" for tick in ticks])
     ax.axhline(0, color=palette.GREY, lw=0.8)
     _label_curves(ax, float(calls[-1]), ends)
-    canvas.label(ax, "model calls")
-    canvas.label(ax, canvas.of_credit(runs[0]), "y")
+    canvas.axis_label(ax, "model calls")
+    canvas.axis_label(ax, canvas.credit_label(runs[0]), "y")
     return ax
 
 
@@ -358,7 +358,7 @@ def _label_curves(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> Non
             heights[i + 1] += push
     for height, (_, name, colour) in zip(heights, order, strict=True):
         style = {"va": "center", "color": colour, "annotation_clip": False}
-        canvas.note(ax, canvas.short(name, 18), (x, height), (7, 0), **style)
+        canvas.note_at(ax, canvas.short(name, 18), (x, height), (7, 0), **style)
 
 
 @checks_arguments
@@ -406,8 +406,8 @@ def noise_kde(
         ax.plot(grid, density, color=colour, lw=1.7, linestyle=STYLES[i % len(STYLES)], label=name)
     ax.set_ylim(bottom=0)
     ax.set_xlim(grid[0], grid[-1])
-    canvas.label(ax, f"noisy {players} among the most important ones")
-    canvas.label(ax, "density", "y")
+    canvas.axis_label(ax, f"noisy {players} among the most important ones")
+    canvas.axis_label(ax, "density", "y")
     canvas.legend(ax, fontsize=canvas.SMALL, handlelength=2.4)
     return ax
 

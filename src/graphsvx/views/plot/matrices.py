@@ -158,7 +158,7 @@ def cell_heatmap(
     title_words = explanation.title if title else ""
     ax = canvas.axes(ax, 2.6 + 0.5 * columns, 1.7 + 0.3 * rows, title=title_words)
     shown = np.where(sure, values, 0.15 * values)
-    names, label = (table.row_names, table.column_names), canvas.of_credit(explanation)
+    names, label = (table.row_names, table.column_names), canvas.credit_label(explanation)
     canvas.matrix(ax, shown, largest, *names, label, aspect="auto", gid="cells")
     for i, j in zip(*np.nonzero(sure & (np.abs(values) >= 0.1 * largest)), strict=True):
         value = float(values[i, j])
