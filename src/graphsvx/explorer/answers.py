@@ -24,7 +24,7 @@ from graphsvx.metrics import Fidelity, Level, fidelity, level_of, scores, simila
 from graphsvx.results.credit import SEVERAL, Credit, Region, TypeCredit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.printable import one_line
-from graphsvx.views.html import Plan, page_data, plan_of
+from graphsvx.views.html import Placement, page_data, plan_of
 from graphsvx_lab.datasets.real import ATOMS
 
 FIRST = 100
@@ -43,7 +43,7 @@ class Answers:
         self.workspace, self.limits = workspace, limits
         self._explained = lru_cache(limits.cached)(self._explain)
         self._scores = lru_cache(4 * limits.cached)(partial(scores_after, changes=Changes()))
-        self._plans: dict[tuple[Any, ...], Plan | None] = {}
+        self._plans: dict[tuple[Any, ...], Placement | None] = {}
 
     def explanation(self, question: Question) -> Explanation:
         """The explanation with the names of nodes and features, for the asked target."""
@@ -127,7 +127,7 @@ class Answers:
             },
         }
 
-    def _plan(self, key: tuple[Any, ...], explanation: Explanation) -> Plan | None:
+    def _plan(self, key: tuple[Any, ...], explanation: Explanation) -> Placement | None:
         """Where nodes are drawn: the same for all estimates of a question."""
         if key not in self._plans:
             if len(self._plans) >= self.limits.cached:
