@@ -341,7 +341,8 @@ def test_a_batch_takes_as_many_steps_for_many_coalitions_as_for_few(name, on_dev
     assert many == few
     assert few.to_device <= 5  # indices, and what the first round needs
     assert few.from_device == 0
-    assert few.waits <= (2 if name == "gat" else 0)  # a softmax whose range is looked at
+    # A softmax whose range is looked at; layers with weighted edges run their own code, trimmed.
+    assert few.waits <= (2 if name in ("gat", "graphconv") else 0)
 
 
 def copies_of_explanations(calls: Sequence[int]) -> list[Counts]:

@@ -57,7 +57,7 @@ from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
-from graphsvx.core.arrays import Ids, as_tensors
+from graphsvx.core.arrays import Ids, as_tensor, as_tensors
 from graphsvx.core.field import Field
 from graphsvx.engine.lazy import Lazy, PrefixRows, SharedRows, StoredRows, plain
 from graphsvx.engine.structure import aggregates_locally
@@ -117,19 +117,20 @@ class BatchEdges:
         return self.once((rows, loops), lambda: self._segments(rows, loops))
 
     def _segments(self, rows: int, loops: bool) -> EdgeSegments:
-        stop = int(self.starts[rows])
-        starts = torch.from_numpy(self.starts[:rows]).to(self.index.device)
+        device, stop = self.index.device, int(self.starts[rows])
         activity = None if self.activity is None else self.activity[:stop]
         if not loops:
+            starts = as_tensor(self.starts[:rows], device)
             return EdgeSegments(self.index[0, :stop], starts, activity)
         own = np.arange(rows)
         at_own, between = self.starts[1 : rows + 1] + own, np.arange(stop) + self.target[:stop]
         sources = np.empty(stop + rows, dtype=np.int64)
         sources[between], sources[at_own] = self.source[:stop], own
-        index, places = as_tensors(self.index.device, sources, between)
+        index, starts = as_tensors(device, sources, self.starts[:rows] + own)
         if activity is not None:
+            places = as_tensor(between, device)
             activity = activity.new_ones(stop + rows).index_copy(0, places, activity)
-        return EdgeSegments(index, starts + torch.arange(rows, device=starts.device), activity)
+        return EdgeSegments(index, starts, activity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -496,7 +497,7 @@ def _gcn(layer: Any, x: Any, edges: BatchEdges | FirstRound, rows: int) -> Any:
         def weights() -> Tensor:
             degree = edges.degree
             if degree is None:
-                degree = torch.from_numpy(np.diff(edges.starts)).to(edges.index.device)
+                degree = as_tensor(np.diff(edges.starts), edges.index.device)
             root = _inverse_root(degree.to(x.dtype) + loops)
             into = root[:rows].index_select(0, segments.targets())
             return root.index_select(0, segments.sources).mul_(into)

@@ -9,7 +9,7 @@ the last operation is said in a warning.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,25 +51,25 @@ def with_reading(query: Query) -> Query:
         InputError: a typed model's outputs are those of another node type.
 
     """
-    model = query.model
-    if query.graph.has_types:
-        return apply_reading(query, _assumed_by_type(query))
-    if not needs_reading(model) and (query.kind != "edge" or query.class_names is not None):
+    model, graph = query.model, query.graph
+    named = query.kind != "edge" or query.class_names is not None
+    if not graph.has_types and not _needs_reading(model) and named:
         return query
-    profile = profile_for(model, query.graph)
     if query.decoder not in (None, inner_product):  # each decoder has scores of its own
-        return apply_reading(query, _read(query))
-    if query.kind not in profile.readings:
-        profile.readings[query.kind] = _read(query)
-    return apply_reading(query, profile.readings[query.kind])
+        return _with_assumed(query, _read(query))
+    readings = profile_for(model, graph).readings
+    key = (query.kind, *graph.types.kinds(query.centres).tolist())
+    if key not in readings:
+        readings[key] = _read(query)
+    return _with_assumed(query, readings[key])
 
 
-def needs_reading(model: Model) -> bool:
+def _needs_reading(model: Model) -> bool:
     """Whether the meaning of outputs is not given, or their number matters."""
     return model.scale != "value" and (not model.output_is_given or model.scale == "logit")
 
 
-def apply_reading(query: Query, assumed: Assumption) -> Query:
+def _with_assumed(query: Query, assumed: Assumption) -> Query:
     """The query with the assumed meaning of its outputs; warns where it rests on little.
 
     A model of one logit is asked about this logit, whichever class is predicted. The classes of a
@@ -126,54 +126,37 @@ _LABELS = Assumption(
 
 
 def _read(query: Query) -> Assumption:
-    call = LastOperation()
+    """What outputs are, by the model's last operation, labels and their range."""
+    call = _LastOperation()
     out = _sample_output(query, call)
     if out is None:
         return Assumption()
-    return assumption(
-        query, out, call.squashing, _labels(query), lambda: _stays_between_0_and_1(query)
-    )
-
-
-def assumption(
-    query: Query,
-    out: Tensor,
-    last: Reading | None,
-    labels: Tensor | None,
-    stays_between_0_and_1: Callable[[], bool],
-) -> Assumption:
-    """What outputs are, by the model's last operation, labels [rows, labels] and their range."""
-    assumed = _assumption(query, out, last, labels, stays_between_0_and_1)
-    return replace(assumed, one_output=out.shape[-1] == 1)
-
-
-def _assumption(
-    query: Query,
-    out: Tensor,
-    last: Reading | None,
-    labels: Tensor | None,
-    stays_between_0_and_1: Callable[[], bool],
-) -> Assumption:
-    outputs = out.shape[-1]
+    outputs, last = out.shape[-1], call.of(out)
+    by_labels = None
     if last is not None:
-        return Assumption("probs" if outputs == 1 else last)
-    if query.kind == "edge":  # the score of a link
-        return Assumption()
-    by_labels = _by_labels(labels, outputs)
-    if by_labels is not None:
-        return by_labels
-    if outputs == 1:
-        return _ONE_OUTPUT
-    separate = _are_separate_probabilities(out) and stays_between_0_and_1()
-    return _BETWEEN_0_AND_1 if separate else Assumption()
+        assumed = Assumption("probs" if outputs == 1 else last)
+    elif query.kind == "edge":  # the score of a link
+        assumed = Assumption()
+    elif (by_labels := _by_labels(_labels(query), outputs)) is not None:
+        assumed = by_labels
+    elif outputs == 1:
+        assumed = _ONE_OUTPUT
+    else:
+        separate = _are_separate_probabilities(out) and _stays_between_0_and_1(query)
+        assumed = _BETWEEN_0_AND_1 if separate else Assumption()
+    return replace(assumed, one_output=outputs == 1)
 
 
 def _stays_between_0_and_1(query: Query) -> bool:
     """Whether outputs are within [0, 1] for large features too, which logits are not."""
-    x = query.graph.x
-    for factor in (1000, -1000) if x.is_floating_point() else ():
-        scaled = replace(query, graph=replace(query.graph, x=factor * x))
-        out = _sample_output(scaled, LastOperation())
+    graph = query.graph
+    for factor in (1000, -1000):
+        features = {
+            name: factor * x if x.is_floating_point() else x
+            for name, x in graph.types.features.items()
+        }
+        scaled = replace(query, graph=graph.with_features(features))
+        out = _sample_output(scaled, _LastOperation())
         if out is not None and bool(((out < 0) | (out > 1)).any()):
             return False
     return True
@@ -196,7 +179,13 @@ def _by_labels(labels: Tensor | None, outputs: int) -> Assumption | None:
 
 def _labels(query: Query) -> Tensor | None:
     """data.y as [rows, labels], if it has a row for each of what the model's outputs are of."""
-    labels, rows = query.graph.labels, query.graph.num_nodes
+    graph = query.graph
+    labels, rows = graph.labels, graph.num_nodes
+    if graph.has_types:
+        if query.kind not in ("node", "nodes"):
+            return None
+        name = graph.types.node_types[graph.types.kinds(query.centres)[0]]
+        labels, rows = graph.types.node_values.get("y", {}).get(name), graph.types.count(name)
     if labels is None or labels.is_complex() or not labels.numel():
         return None
     if query.kind == "graph":
@@ -216,63 +205,57 @@ def _are_separate_probabilities(out: Tensor) -> bool:
     )
 
 
-def _sample_output(query: Query, call: LastOperation) -> Tensor | None:
+def _sample_output(query: Query, call: _LastOperation) -> Tensor | None:
     """Outputs for a part of the graph, or all of it where the model does not take a part."""
     model, graph = query.model, query.graph
     tries: list[Graph] = [graph]
-    if not model.whole_graphs:
+    if not model.whole_graphs and not graph.has_types:
         nodes = sample_neighbourhood(graph, np.random.default_rng(0))
         tries = [graphs.subgraph(graph, nodes), *([graph] if fits_one_call(graph) else [])]
     for part in tries:
         try:
             with call:
-                call.last = out = call_on(model, part)
-            if query.decoder is not None:
-                return _decoded(query.decoder, out, call)
-            return out
+                out = _output_by_type(query) if graph.has_types else call_on(model, part)
+                if query.decoder is None:
+                    return _as_rows(out)
         except ModelError:  # the part is too small, or the model fails: later calls raise
             continue
+        call.seen.clear()
+        try:
+            with call:
+                ends = out if graph.has_types else (out[:1], out[-1:])
+                return _as_rows(query.decoder(*ends))
+        except Exception:  # the decoder fails: later calls raise its error
+            return None
     return None
 
 
-def _decoded(decoder: Callable[..., Any], out: Tensor, call: LastOperation) -> Tensor | None:
-    call.seen.clear()
-    try:
-        with call:
-            call.last = scores = decoder(out[:1], out[-1:])
-    except Exception:  # the decoder fails: later calls raise its error
+def _as_rows(out: Any) -> Tensor | None:
+    """Outputs [rows, outputs], if they can be read."""
+    if not isinstance(out, Tensor) or unreadable(out) or not 1 <= out.dim() <= 2:
         return None
-    if not isinstance(scores, Tensor) or unreadable(scores) or not 1 <= scores.dim() <= 2:
-        return None
-    return scores[:, None] if scores.dim() == 1 else scores
+    return out[:, None] if out.dim() == 1 else out
 
 
-class LastOperation(TorchFunctionMode):
+class _LastOperation(TorchFunctionMode):
     """Records which tensors come from a sigmoid or softmax, in one call of a model."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: dict[int, tuple[Tensor, Reading]] = {}
         """Tensors by id, which keeps them alive."""
-        self.last: Tensor | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         if not isinstance(out, Tensor):
             return out
         name = getattr(func, "__name__", "").strip("_")
-        self.last = out
         kind = _SQUASHING.get(name)
         if kind is None and name in _PASSING and args:
             kind = self.seen.get(id(args[0]), (None, None))[1]
         if kind is not None:
             self.seen[id(out)] = (out, kind)
         return out
-
-    @property
-    def squashing(self) -> Reading | None:
-        """The operation (sigmoid, softmax) that the output comes from."""
-        return None if self.last is None else self.of(self.last)
 
     def of(self, tensor: Tensor) -> Reading | None:
         """The operation (sigmoid, softmax) that a tensor comes from."""
@@ -282,89 +265,23 @@ class LastOperation(TorchFunctionMode):
 # Models of graphs with types, by one call on the whole graph: of which node type outputs are too.
 
 
-def _assumed_by_type(query: Query) -> Assumption:
-    readings = profile_for(query.model, query.graph).readings
-    key = (query.kind, *(int(kind) for kind in query.graph.types.kinds(query.centres)))
-    if key not in readings:
-        readings[key] = _read_by_type(query) if query.decoder is None else _ends(query)
-    # Embeddings are kept, not what one decoder makes of them.
-    return readings[key] if query.decoder is None else _read_link(query, readings[key])
-
-
-def _ends(query: Query) -> tuple[Tensor, Tensor] | None:
-    """Embeddings of the two ends of a link, [1, width] each; None if the model fails."""
-    graph = query.graph
-    ends = as_tensor(graph.types.local(query.centres), graph.x.device)
-    kinds = [graph.types.node_types[kind] for kind in graph.types.node_type[query.centres]]
-    try:
-        out = query.model.run(graph, whole(graph))
-    except ModelError:  # the model fails: later calls raise its error
-        return None
-    first, second = (out.get(kind) if isinstance(out, Mapping) else out for kind in kinds)
-    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
-        return None
-    return first[ends[:1]], second[ends[1:]]
-
-
-def _read_link(query: Query, ends: tuple[Tensor, Tensor] | None) -> Assumption:
-    call = LastOperation()
-    if ends is None or query.decoder is None:
-        return Assumption()
-    try:
-        with call:
-            out = query.decoder(*ends)
-        if not isinstance(out, Tensor) or not 1 <= out.dim() <= 2:
-            return Assumption()
-    except Exception:  # the decoder fails: later calls raise its error
-        return Assumption()
-    rows = out[:, None] if out.dim() == 1 else out
-    return assumption(query, rows, call.of(out), None, lambda: False)
-
-
-def _read_by_type(query: Query) -> Assumption:
-    call, graph = LastOperation(), query.graph
-    try:
-        with call:
-            out = _output_by_type(query, graph)
-    except ModelError:  # the model fails: later calls raise its error
-        return Assumption()
-    if not isinstance(out, Tensor):
-        return Assumption()
-    last = call.of(out)
-    rows = out[:, None] if out.dim() == 1 else out
-    if rows.dim() != 2:
-        return Assumption()
-
-    def stays_between_0_and_1() -> bool:
-        for factor in (1000, -1000):
-            features = {
-                name: factor * x if x.is_floating_point() else x
-                for name, x in graph.types.features.items()
-            }
-            scaled = _output_by_type(query, graph.with_features(features))
-            if bool(((scaled < 0) | (scaled > 1)).any()):
-                return False
-        return True
-
-    return assumption(query, rows, last, _labels_by_type(query), stays_between_0_and_1)
-
-
-def _output_by_type(query: Query, graph: Graph) -> Any:
-    """The model's output for the whole graph: of the asked node type, the graph, or the link."""
-    model, inputs = query.model, whole(graph)
+def _output_by_type(query: Query) -> Any:
+    """The output of the asked node type, the graph or the link; of a decoder's link both ends."""
+    model, graph = query.model, query.graph
+    inputs, ends = whole(graph), as_tensor(graph.types.local(query.centres), graph.x.device)
     if query.kind == "graph":
         batch = {name: torch.zeros_like(rows) for name, rows in inputs.node_rows.items()}
         return model.run(graph, replace(inputs, batch=batch))
     if model.scores_pairs:
-        ends = as_tensor(graph.types.local(query.centres), graph.x.device)
         return model.run(graph, replace(inputs, pairs=ends[:, None], relation=query.relation))
     out = model.run(graph, inputs)
-    kinds = [graph.types.node_types[kind] for kind in graph.types.node_type[query.centres]]
-    if isinstance(out, Mapping):
-        return out.get(kinds[0])
+    kinds = [graph.types.node_types[kind] for kind in graph.types.kinds(query.centres)]
+    by_type = [out.get(kind) if isinstance(out, Mapping) else out for kind in kinds]
+    if query.decoder is not None:
+        return [part[ends[at : at + 1]] for at, part in enumerate(by_type) if part is not None]
     if isinstance(out, Tensor) and out.dim():
         _check_type(query, out, kinds[0])
-    return out
+    return by_type[0]
 
 
 def _check_type(query: Query, out: Tensor, node_type: str) -> None:
@@ -403,15 +320,3 @@ def _keeps_rows(query: Query, rows: int, node_type: str) -> bool:
     except ModelError:  # it takes whole graphs only
         return False
     return isinstance(out, Tensor) and out.dim() > 0 and len(out) == rows
-
-
-def _labels_by_type(query: Query) -> Tensor | None:
-    """`y` of the asked node type as [nodes, labels]."""
-    if query.kind not in ("node", "nodes"):
-        return None
-    graph = query.graph
-    name = graph.types.node_types[graph.types.node_type[query.centres[0]]]
-    labels = graph.types.node_values.get("y", {}).get(name)
-    if labels is None or labels.is_complex() or not labels.numel() or labels.dim() > 2:
-        return None
-    return labels[:, None] if labels.dim() == 1 else labels
