@@ -34,6 +34,7 @@ from torch_geometric.utils import k_hop_subgraph
 
 from graphsvx import GraphSVX, explain, runs
 from graphsvx.core import graph
+from graphsvx.core.data import check_graph
 from graphsvx.runs.backends import Answer, Job
 from graphsvx.runs.store import RunFolder, WriteBuffer, read_progress
 from graphsvx.utils import processes
@@ -83,7 +84,7 @@ def _bare(job: Job, queries: list[int], workers: int) -> None:
     def work(chunk: list[int]) -> int:
         return len([job.explain(query) for query in chunk])
 
-    graph.out_edges(graph.check_graph(job.data))
+    graph.out_edges(check_graph(job.data))
     for _ in processes.imap_unordered(work, lambda: next(left, None), workers):
         pass
 
@@ -301,11 +302,11 @@ def large(nodes: int, edges: int, count: int, by_hand: int) -> dict[str, Any]:
         failed = len(run.failures())
         field = median(len(row) for row in run.table(["field_ids"])["field_ids"].to_pylist())
     there, cut_out = [], []
-    graph.out_edges(graph.check_graph(data))  # once a graph, in a run too
+    graph.out_edges(check_graph(data))  # once a graph, in a run too
     # Both in this process and in turn, so that only the size of the graph differs.
     for turn, node in enumerate(queries[np.linspace(0, count - 1, by_hand).astype(int)].tolist()):
         small, where = _by_hand(data, node, 2)
-        graph.out_edges(graph.check_graph(small))
+        graph.out_edges(check_graph(small))
         graph_pair = [(data, node, there), (small, where, cut_out)]
         for graph_of, which, times in graph_pair if turn % 2 else reversed(graph_pair):
             begun = time.process_time()

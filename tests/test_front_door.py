@@ -1047,7 +1047,14 @@ def test_cells_are_in_every_view(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     e.to_html(page)
     assert '"columns":["presence",' in page.read_text()
-    assert Explanation.from_dict(json.loads(json.dumps(e.to_dict()))).cells == e.cells
+    loaded = Explanation.from_dict(json.loads(json.dumps(e.to_dict()))).cells
+    assert (loaded.nodes, loaded.features, loaded.names) == (
+        e.cells.nodes,
+        e.cells.features,
+        e.cells.names,
+    )
+    assert torch.equal(loaded.values, e.cells.values)
+    assert torch.equal(loaded.errors, e.cells.errors)
 
 
 # --- edges as players, and PyG's metrics ---------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,6 +36,14 @@ GRID = Grid(
 SMALL = Study("small", "a small one", (GRID,), _page)
 
 
+def _list(monkeypatch: pytest.MonkeyPatch, *listed: Study) -> None:
+    """Let these be all studies that there are."""
+    module = SimpleNamespace(**{study.name: study for study in listed})
+    monkeypatch.setitem(sys.modules, "graphsvx_lab.studies.listed", module)
+    names = {study.name: f"listed.{study.name}" for study in listed}
+    monkeypatch.setattr(studies, "_STUDIES", names)
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, with two studies: one works, one is stopped half-way."""
@@ -43,8 +53,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             raise KeyboardInterrupt
         return Page("Stopped", [])
 
-    both = (SMALL, replace(SMALL, name="stopped", about="is stopped", page=stopped))
-    monkeypatch.setattr(studies, "_ALL", both)
+    _list(monkeypatch, SMALL, replace(SMALL, name="stopped", about="is stopped", page=stopped))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -97,8 +106,7 @@ def test_all_goes_on_without_a_study_whose_files_are_missing(
         raise DataError("there is no file cora.x")
 
     grid = replace(GRID, models={"": missing})
-    both = (replace(SMALL, name="missing", grids=(grid,)), SMALL)
-    monkeypatch.setattr(studies, "_ALL", both)
+    _list(monkeypatch, replace(SMALL, name="missing", grids=(grid,)), SMALL)
     result = run("study", "--all", "--quick", "--workers", "1")
     assert result.code == 2
     assert "left out missing: there is no file cora.x" in result.err
@@ -110,7 +118,7 @@ def test_all_goes_on_without_a_study_that_fails(
     place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ):
     grid = replace(GRID, models={"": lambda *_: 1 / 0})
-    monkeypatch.setattr(studies, "_ALL", (replace(SMALL, name="broken", grids=(grid,)), SMALL))
+    _list(monkeypatch, replace(SMALL, name="broken", grids=(grid,)), SMALL)
     result = run("study", "--all", "--quick", "--workers", "1")
     assert result.code == 2
     assert "left out broken: Traceback" in result.err

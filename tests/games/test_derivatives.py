@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import median
+from statistics import geometric_mean, median
 
 import numpy as np
 import pytest
@@ -132,7 +132,7 @@ def test_large_games_start_from_derivatives_and_stay_efficient(kind: str) -> Non
 
 def test_derivatives_lower_the_error_and_errors_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     gains, held = [], []
-    for seed in range(3):
+    for seed in range(4):
         model, data = TwoLayers(SAGEConv, bent=True).eval(), far_players(seed)
         truth = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=40_000))
         misses = []
@@ -147,7 +147,7 @@ def test_derivatives_lower_the_error_and_errors_hold(monkeypatch: pytest.MonkeyP
                 bars = e.node_credit.errors.squeeze(0).hypot(truth.node_credit.errors.squeeze(0))
                 held.append(float((miss.abs() <= 1.96 * bars).double().mean()))
         gains.append(misses[1] / misses[0])
-    assert median(gains) > 1.5
+    assert geometric_mean(gains) > 1.5
     assert 0.85 < median(held) <= 1.0
 
 

@@ -122,11 +122,11 @@ class BatchEdges:
         if not loops:
             starts = as_tensor(self.starts[:rows], device)
             return EdgeSegments(self.index[0, :stop], starts, activity)
-        own = np.arange(rows)
-        at_own, between = self.starts[1 : rows + 1] + own, np.arange(stop) + self.target[:stop]
+        loop = np.arange(rows)
+        at_loop, between = self.starts[1 : rows + 1] + loop, np.arange(stop) + self.target[:stop]
         sources = np.empty(stop + rows, dtype=np.int64)
-        sources[between], sources[at_own] = self.source[:stop], own
-        index, starts = as_tensors(device, sources, self.starts[:rows] + own)
+        sources[between], sources[at_loop] = self.source[:stop], loop
+        index, starts = as_tensors(device, sources, self.starts[:rows] + loop)
         if activity is not None:
             places = as_tensor(between, device)
             activity = activity.new_ones(stop + rows).index_copy(0, places, activity)
@@ -556,9 +556,9 @@ def _attend(parts: _OfAttention, edges: Any, rows: int, loops: bool) -> Tensor |
     senders, receivers, values, score = parts
     if isinstance(edges, FirstRound):
         sent, received, ends = senders.table, receivers.table, edges.edges
-        own = score(sent[: ends.count].clone(), received[: ends.count]) if loops else None
+        self_scores = score(sent[: ends.count].clone(), received[: ends.count]) if loops else None
         scores = score(sent.index_select(0, ends.sources), received.index_select(0, ends.targets))
-        return edges.attend(scores, own, values.table)
+        return edges.attend(scores, self_scores, values.table)
     segments = edges.segments(rows, loops)
     targets = segments.targets()
     scores = score(senders.pick(segments.sources), receivers.pick(targets))

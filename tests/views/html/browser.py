@@ -44,7 +44,8 @@ class Browser:
         self.driver.get(page.as_uri())
 
     def complaints(self) -> list[str]:
-        return [entry["message"] for entry in self.driver.get_log("browser")]
+        messages = [entry["message"] for entry in self.driver.get_log("browser")]
+        return [message for message in messages if not message.startswith("chrome://")]
 
     def requests(self) -> list[str]:
         events = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
