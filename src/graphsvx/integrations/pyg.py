@@ -357,15 +357,15 @@ def set_node_credit(
     nodes = torch.zeros(parts[-1][1][1], dtype=torch.float64)
     for question, explanation in zip(questions, explanations, strict=True):
         nodes[question.nodes] += node_credit(explanation) / len(explanations)
-    for store, (first, last), columns in parts:
-        mean = features[:, columns].mean(0)
+    for store, (first, last), type_columns in parts:
+        mean = features[:, type_columns].mean(0)
         if kind == MaskType.common_attributes:
             if len(mean):
                 store.node_credit = mean[None].float()
             continue
         width = max(1, len(mean)) if kind == MaskType.attributes else 1
         credit = nodes[first:last, None].repeat(1, width) / width
-        for explanation, of_features in zip(explanations, features[:, columns], strict=True):
+        for explanation, of_features in zip(explanations, features[:, type_columns], strict=True):
             for centre in explanation.centres:
                 if first <= centre < last:
                     share = of_features / (len(explanation.centres) * len(explanations))
