@@ -21,7 +21,8 @@ from graphsvx.core.query import NodeOfType, build_query
 from graphsvx.engine.reading import with_reading
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods import GraphSVX, Method
-from graphsvx.methods.graphsvx import SETTINGS, MethodSetting
+from graphsvx.methods.baseline import MethodSetting
+from graphsvx.methods.graphsvx import SETTINGS
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Seed, checked, shown
 from graphsvx.utils.exclusive import exclusive

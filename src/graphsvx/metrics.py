@@ -25,14 +25,11 @@ from torch import Tensor
 from torch_geometric.explain.metric import characterization_score
 
 from graphsvx.api import explain
-from graphsvx.core.arrays import Bools
 from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode
-from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query, build_query
 from graphsvx.engine.choose import choose_evaluator
-from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.reading import with_reading
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.estimators.direct import as_edges, as_nodes
@@ -276,43 +273,32 @@ def _outputs(
     """Outputs of f(G), f(G without S) and f(S only), [3, outputs]."""
     level = level or level_of(explanation)
     query = question(explanation, model, data, output, scale)
-    keys, _ = scores(explanation, level)
-    if not keys:
+    players = set(scores(explanation, level)[0])
+    if not players:
         raise InputError(f"the explanation has no {level} to remove; choose another level")
     selected = set(top_keys(explanation, top, by, level))
-    keys_on = np.ones((3, len(keys)), dtype=bool)
-    keys_on[1] = [key not in selected for key in keys]
-    keys_on[2] = ~keys_on[1]
     with evaluation_mode(query.model.submodules):
         evaluator = choose_evaluator(query, None, explanation.certificate.seed)
-        perturbations = _without(query, evaluator, keys, level, keys_on)
-        return perturbed_scores(query, evaluator, perturbations)
-
-
-def _without(
-    query: Query, evaluator: Evaluator, keys: list[Key], level: Level, keys_on: Bools
-) -> Perturbations:
-    """Perturbed graphs without the players that are off, [graphs, keys]."""
-    field = evaluator.field
-    places: list[Any] = field.ids[: field.size].tolist()
-    if level == "edges":
-        places = list(zip(field.ids[field.source], field.ids[field.target], strict=True))
-    elif level == "features":
-        if not field.centres:
+        graph, field = query.graph, evaluator.field
+        if level == "features" and not field.centres:
             raise UnsupportedError(
                 "explanations of a graph have no feature players to remove; use level='nodes'"
             )
-        places = list(range(query.graph.num_features))
-    column = {key: i for i, key in enumerate(keys)}
-    members = np.array([i for i, key in enumerate(places) if key in column], dtype=np.int64)
-    on, nobody = keys_on[:, [column[places[i]] for i in members]], np.ones((3, 0), dtype=bool)
-    kind = level.removesuffix("s")
-    roles: Any = {f"{kind}_members": members, f"{kind}_owner": np.arange(len(members))}
-    setup = GameSetup(query.graph, field, Players(**roles), query.graph.statistics.mean)
-    if level == "features":
-        return Isolate()(setup, on, nobody)
-    generator = CutEdges() if level == "edges" else Isolate(erase=query.kind == "graph")
-    return generator(setup, nobody, on)
+        places: dict[Level, list[Any]] = {
+            "nodes": field.ids[: field.size].tolist(),
+            "edges": list(zip(field.ids[field.source], field.ids[field.target], strict=True)),
+            "features": list(range(graph.num_features)),
+        }
+        on = np.ones((3, len(places[level])), dtype=bool)
+        on[1] = [place not in selected for place in places[level]]
+        on[2] = [place in selected or place not in players for place in places[level]]
+        everything, nothing = np.arange(on.shape[1]), np.ones((3, 0), dtype=bool)
+        kind = level.removesuffix("s")
+        roles: Any = {f"{kind}_members": everything, f"{kind}_owner": everything}
+        setup = GameSetup(graph, field, Players(**roles), graph.statistics.mean)
+        generator = CutEdges() if level == "edges" else Isolate(erase=query.kind == "graph")
+        masks = (on, nothing) if level == "features" else (nothing, on)
+        return perturbed_scores(evaluator, generator(setup, *masks))
 
 
 # --- of the explanation itself --------------------------------------------------------------

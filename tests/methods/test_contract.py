@@ -14,7 +14,7 @@ import graphsvx
 from graphsvx.errors import InputError, MissingExtraError, UnsupportedError
 from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
 from graphsvx.methods.learned import GNNExplainer
-from graphsvx.methods.perturbing import Greedy, Random
+from graphsvx.methods import Greedy, Random
 from graphsvx.testing.laws import _snapshot
 from graphsvx.utils import imports
 

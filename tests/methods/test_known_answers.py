@@ -11,7 +11,7 @@ from graphsvx.estimators.direct import as_nodes
 from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.learned import GNNExplainer, PGExplainer
-from graphsvx.methods.perturbing import Greedy, PGMExplainer, Random
+from graphsvx.methods import Greedy, PGMExplainer, Random
 from graphsvx_lab.metrics import accuracy, auroc
 from tests.methods.conftest import CARRIED, CENTRE, CLIQUE, EDGES, NODES, OWN
 

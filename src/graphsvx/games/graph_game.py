@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from graphsvx.engine.lazy import plain
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.games.base import PlayerPrior, UnknownStructure, empty_and_full
 from graphsvx.games.derivatives import ExpectedCredit, expected_by_derivatives
-from graphsvx.generators.base import GameSetup, Generator
+from graphsvx.generators.base import GameSetup, Generator, trait
 from graphsvx.generators.isolate import Isolate
 
 Side = Literal["features", "nodes", "edges", "joint"]
@@ -58,6 +58,8 @@ class GameOnGraph(UnknownStructure):
     setup: GameSetup
     generator: Generator
     side: Side
+    looks_up: ClassVar[bool] = False
+    """Whether coalitions are look-ups of node embeddings."""
     replayed: int = field(default=0, kw_only=True)
     """Coalitions for which plain calls gave the same outputs, after the game was played."""
     full_output: Tensor | None = field(default=None, kw_only=True)
@@ -81,6 +83,16 @@ class GameOnGraph(UnknownStructure):
     def memory(self) -> int:
         """Bytes that coalitions, and a fit to their values, may take."""
         return self.query.memory
+
+    @property
+    def most_look_ups(self) -> int:
+        """How many coalitions take about half a second as look-ups of states; 0: none are."""
+        return 0
+
+    @property
+    def seconds_of_call(self) -> float | None:
+        """What a call costs, by a count; None: all layers have kernels, its cost is known."""
+        return None
 
     @property
     def probabilities(self) -> bool:
@@ -138,7 +150,7 @@ class GraphGame(GameOnGraph):
     def most_look_ups(self) -> int:
         """How many coalitions take about half a second as look-ups of states; 0: none are."""
         # Other generators add edges, of which states are many.
-        removes_only = self.side == "edges" or getattr(self.generator, "blocks_paths", False)
+        removes_only = self.side == "edges" or trait(self.generator, "blocks_paths")
         states = self.evaluator.states(self.setup.field)
         if states is None or self.side not in ("nodes", "edges") or not removes_only:
             return 0
@@ -184,7 +196,7 @@ class GraphGame(GameOnGraph):
     def states(self, rows: Bools) -> Ids:
         """State ids; coalitions that differ only where there is no influence share one."""
         size, edges = self.setup.field.size, len(self.setup.field.edges)
-        changes_edges = self.side == "edges" or not getattr(self.generator, "blocks_paths", False)
+        changes_edges = self.side == "edges" or not trait(self.generator, "blocks_paths")
         block_bytes = min(_BLOCK_BYTES, max(_LEAST_BLOCK_BYTES, self.memory // 8))
         # Searches keep two bits for each edge, graphs with edges of their own some bytes more.
         step = max(1, block_bytes // (16 * size + edges // 4 + 2 * edges * changes_edges))
@@ -223,7 +235,7 @@ class GraphGame(GameOnGraph):
             edges = perturbations.active_edges(field)
             parts.append(edges & live[:, field.target] if self.evaluator.local else edges)
         # A generator that says nothing of its feature rows may have changed them in any way.
-        row_trait = getattr(self.generator, "feature_rows", "any")
+        row_trait = trait(self.generator, "feature_rows")
         if row_trait == "any":
             names = _names_of_rows(perturbations.feature_table)
             parts.append(np.where(live, names[perturbations.feature_rows()], 0))
@@ -340,7 +352,7 @@ class GraphGame(GameOnGraph):
         players, field = self.setup.players, self.setup.field
         if (
             self.side != "nodes"
-            or not getattr(self.generator, "blocks_paths", False)
+            or not trait(self.generator, "blocks_paths")
             or not self.evaluator.local
         ):
             return None

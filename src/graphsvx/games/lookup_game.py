@@ -6,7 +6,7 @@ Look-ups are those of `engine.states`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ class LookupGame(GameOnGraph):
     """
 
     lookup: Lookup
+    looks_up: ClassVar[bool] = True
     _budget: int = 0
     _states_evaluated: int = 0
     _rows: list[Bools] = field(default_factory=list)

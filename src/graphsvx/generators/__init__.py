@@ -2,6 +2,7 @@
 
 from graphsvx.generators.base import GameSetup, Generator
 from graphsvx.generators.base import GeneratorSetting as GeneratorSetting
+from graphsvx.generators.base import trait as trait
 from graphsvx.generators.indirect import Indirect
 from graphsvx.generators.indirect import Variant as Variant
 from graphsvx.generators.isolate import CutEdges, Isolate, RemoveRows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -89,6 +89,14 @@ class Generator(Protocol):
     def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
         """One perturbed graph per coalition."""
         ...
+
+
+_TRAITS = {"edge_players": False, "blocks_paths": False, "feature_rows": "any", "erase": False}
+
+
+def trait(generator: Generator | None, name: str) -> Any:
+    """What a generator says of itself; what is right of all of them where it says nothing."""
+    return getattr(generator, name, _TRAITS[name])
 
 
 GeneratorSetting = Annotated[

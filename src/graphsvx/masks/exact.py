@@ -82,10 +82,9 @@ class Auto(Checked):
             return All(separate=True)(game, budget, rng)
         return self.otherwise(game, budget, rng)
 
-
-def exact_within(game: Game, budget: int) -> bool:
-    """Whether so many calls make `Auto` exact."""
-    return _enumerable(game, budget) or _connected_sets_of(game, budget) is not None
+    def exact_within(self, game: Game, budget: int) -> bool:
+        """Whether so many calls make a game exact."""
+        return _enumerable(game, budget) or _connected_sets_of(game, budget) is not None
 
 
 def _enumerable(game: Game, budget: int) -> bool:

@@ -25,8 +25,9 @@ from graphsvx.utils.imports import lazy_attributes
 
 if TYPE_CHECKING:
     from graphsvx.methods.gradients import IntegratedGradients, Saliency
+    from graphsvx.methods.greedy import Greedy
     from graphsvx.methods.learned import GNNExplainer, PGExplainer
-    from graphsvx.methods.perturbing import Greedy, PGMExplainer, Random
+    from graphsvx.methods.perturbing import PGMExplainer, Random
     from graphsvx.methods.surrogates import LIME, SHAP, GraphLIME
     from graphsvx.methods.xgnn import MUTAG_VALENCES, XGNN
 
@@ -64,8 +65,9 @@ __all__ = [
 # Imported at first use: an explanation by GraphSVX needs none of them.
 _BASELINES = {
     "gradients": ("IntegratedGradients", "Saliency"),
+    "greedy": ("Greedy",),
     "learned": ("GNNExplainer", "PGExplainer"),
-    "perturbing": ("Greedy", "PGMExplainer", "Random"),
+    "perturbing": ("PGMExplainer", "Random"),
     "surrogates": ("LIME", "SHAP", "GraphLIME"),
     "xgnn": ("MUTAG_VALENCES", "XGNN"),
 }

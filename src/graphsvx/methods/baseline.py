@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import torch
@@ -16,18 +16,19 @@ from torch_geometric.nn import MessagePassing
 from graphsvx.core.arrays import Ids, as_tensor
 from graphsvx.core.field import Field
 from graphsvx.core.perturbation import Perturbations
-from graphsvx.core.players import FeatureChoice, Players, Sides, find_players
+from graphsvx.core.players import FeatureChoice, Players, Sides
 from graphsvx.core.query import Query
 from graphsvx.engine.choose import choose_evaluator, evaluate
 from graphsvx.engine.evaluator import Evaluator, Plain, unperturbed
 from graphsvx.errors import UnsupportedError
 from graphsvx.generators import GameSetup
-from graphsvx.methods.pipeline import Prediction
 from graphsvx.methods.player_kinds import KINDS
-from graphsvx.results.certificate import GameReport
+from graphsvx.methods.record import Prediction, build_explanation, game_report
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import Checked
+from graphsvx.utils import constraints
 from graphsvx.utils.exclusive import taking_back
+
+__all__ = ["Baseline", "Block", "Blocks", "Method", "Prediction", "Properties", "game_report"]
 
 Task = Literal["node", "nodes", "graph", "model"]
 Target = Literal["nodes", "edges", "features", "graph"]
@@ -40,6 +41,12 @@ class Method(Protocol):
     def __call__(self, query: Query, seed: int) -> Explanation:
         """The explanation; the same seed gives the same result bit for bit."""
         ...
+
+
+MethodSetting = Annotated[
+    Method, constraints.Block("an explainer with its settings, such as GraphSVX()", arguments=2)
+]
+"""A method as an argument."""
 
 
 # --- the description of a method -------------------------------------------------------------
@@ -86,6 +93,8 @@ class Blocks:
     explains: tuple[Target, ...]
     properties: Properties
     tasks: tuple[Task, ...] = ("node", "nodes", "graph")
+    meaning: str = ""
+    """What a value means, in one sentence; {setting} stands for a setting of the method."""
     source: str = ""
     """The publication of the method."""
     package: str | None = None
@@ -97,7 +106,7 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class Baseline(Checked, ABC):
+class Baseline(constraints.Checked, ABC):
     """An explainer in the framework MASK, GEN, EXPL: its settings, and `explain`, its algorithm."""
 
     blocks: ClassVar[Blocks]
@@ -128,58 +137,66 @@ class Baseline(Checked, ABC):
     def explain(self, query: Query, seed: int) -> Explanation:
         """The method's algorithm."""
 
+    def record(self, seed: int, prediction: Prediction, **parts: Any) -> Explanation:
+        """The explanation, as `build_explanation` makes it; values mean what the blocks say."""
+        meaning = self.blocks.meaning.format(**vars(self))
+        return build_explanation(self, seed, prediction, meaning=meaning, **parts)
+
 
 def baseline_setup(
-    query: Query,
-    evaluator: Evaluator,
-    sides: Sides,
-    features: FeatureChoice = "all",
-    hops: int | None = None,
+    query: Query, evaluator: Evaluator, sides: Sides, features: FeatureChoice, hops: int | None
 ) -> GameSetup:
-    """The players of a baseline, as those of GraphSVX; each edge is a player of its own.
-
-    A typed graph has no features of its own: of both, its nodes play.
-    """
+    """The players of a baseline, as those of GraphSVX; each edge is a player of its own."""
     field, graph = evaluator.field, query.graph
-    if graph.has_types:
-        if query.kind == "graph" and sides == "both":
-            sides = "nodes"
-        settings: Any = {} if sides in ("nodes", "edges") else {"features": features}
-        setup = KINDS[sides](hops=hops, **settings).setup(query, evaluator, 0)
-        return replace(setup, keeps_features=not setup.players.features)
-    if sides == "edges":
+    if sides == "edges" and not graph.has_types:
         inner = field.inner_edges[np.argsort(field.edges[field.inner_edges])]
         players = Players(edge_members=inner, edge_owner=np.arange(len(inner)))
-    else:
-        players = find_players(graph, field, hops, features, sides)
-    return GameSetup(graph, field, players, graph.statistics.mean)
+        return GameSetup(graph, field, players, graph.statistics.mean)
+    settings: Any = {} if sides in ("nodes", "edges") else {"features": features}
+    setup = KINDS[sides](hops=hops, **settings).setup(query, evaluator, 0)
+    return replace(setup, keeps_features=not setup.players.features)
 
 
-def perturbed_scores(query: Query, evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
-    """Scores of perturbed graphs, [graphs, outputs], by the query's evaluator."""
-    return query.scores(evaluate(evaluator, perturbations)).cpu()
+@dataclass(frozen=True, eq=False)
+class PlayedField:
+    """The receptive field of a query with the players of a baseline, and how it is evaluated."""
+
+    query: Query
+    evaluator: Evaluator
+    setup: GameSetup
+
+    @classmethod
+    def of(
+        cls,
+        query: Query,
+        seed: int,
+        sides: Sides,
+        features: FeatureChoice = "all",
+        hops: int | None = None,
+    ) -> Self:
+        """By the fastest evaluator that passes its checks."""
+        evaluator = choose_evaluator(query, hops, seed)
+        return cls(query, evaluator, baseline_setup(query, evaluator, sides, features, hops))
+
+    def scores(
+        self, perturb: Callable[[slice], Perturbations], rows: Sized, bytes_each: int
+    ) -> Tensor:
+        """Scores of the perturbed graphs of many rows, as many at a time as the memory holds.
+
+        `perturb`: the perturbed graphs of part of the rows.
+        """
+        step = max(1, self.query.memory // max(1, bytes_each))
+        parts = [slice(first, first + step) for first in range(0, len(rows), step)]
+        return torch.cat([perturbed_scores(self.evaluator, perturb(part)) for part in parts])
+
+    def prediction(self, scores: Tensor) -> Prediction:
+        """What is explained, by the scores of the graph as it is."""
+        return Prediction.of(self.query, self.evaluator, scores)
 
 
-def scores_in_parts(
-    query: Query,
-    evaluator: Evaluator,
-    perturb: Callable[[slice], Perturbations],
-    rows: Sized,
-    bytes_each: int,
-) -> Tensor:
-    """Scores of the perturbed graphs of many rows, as many at a time as the query's memory holds.
-
-    `perturb`: the perturbed graphs of part of the rows.
-    """
-    step = max(1, query.memory // max(1, bytes_each))
-    parts = [slice(first, first + step) for first in range(0, len(rows), step)]
-    return torch.cat([perturbed_scores(query, evaluator, perturb(part)) for part in parts])
-
-
-def game_report(name: str, players: int, calls: int, mask: str, **details: Any) -> GameReport:
-    """A baseline's entry in the certificate; R² is None without a surrogate."""
-    counts: dict[str, Any] = {"exact": False, "budget": calls, "coalitions": calls, "r2": None}
-    return GameReport(name, players, calls=calls, mask=mask, **{**counts, **details})
+def perturbed_scores(evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
+    """Scores of perturbed graphs, [graphs, outputs]."""
+    return evaluator.query.scores(evaluate(evaluator, perturbations)).cpu()
 
 
 # --- the receptive field as a graph of its own, for methods that differentiate, fit or sample --
@@ -269,17 +286,16 @@ def _graph_at(query: Query, evaluator: Evaluator, ids: Ids, edges: Ids) -> Local
     nodes, columns = as_tensor(ids, device), as_tensor(edges, device)
     ends = graph.edge_index[:, columns].cpu().numpy()
     return LocalGraph(
-        query=query,
-        evaluator=evaluator,
-        ids=ids,
-        edges=edges,
-        x=graph.x.index_select(0, nodes).detach(),
-        edge_index=as_tensor(np.searchsorted(ids, ends), device),
-        edge_weight=None if graph.edge_weight is None else graph.edge_weight[columns],
-        edge_attr=None if graph.edge_attr is None else graph.edge_attr[columns],
-        batch=torch.zeros_like(nodes) if query.kind == "graph" else None,
-        centres=as_tensor(np.searchsorted(ids, query.centres), device),
-        attributes=graph.attributes_at(nodes, columns),
+        query,
+        evaluator,
+        ids,
+        edges,
+        graph.x.index_select(0, nodes).detach(),
+        as_tensor(np.searchsorted(ids, ends), device),
+        *graph.edge_rows(columns),
+        torch.zeros_like(nodes) if query.kind == "graph" else None,
+        as_tensor(np.searchsorted(ids, query.centres), device),
+        graph.attributes_at(nodes, columns),
     )
 
 

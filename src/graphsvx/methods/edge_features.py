@@ -19,14 +19,12 @@ from graphsvx.core.random import derive_rng
 from graphsvx.core.reference import Reference
 from graphsvx.engine.rounding import allclose
 from graphsvx.errors import InputError
-from graphsvx.estimators.lasso import Lasso
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks.base import Masks
 from graphsvx.methods.baseline import LocalGraph, local_graph_of, whole_graph_of
-from graphsvx.methods.pipeline import Prediction
+from graphsvx.methods.played import columns_of
 from graphsvx.methods.playing import Plan
-from graphsvx.methods.record import build_explanation
-from graphsvx.results.certificate import GameReport
+from graphsvx.methods.record import Prediction, build_explanation, game_report
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 
@@ -62,7 +60,7 @@ class _Columns:
 def explain_edge_features(plan: Plan, reference: Reference, method: object) -> Explanation:
     """Shapley values of the columns of edge_attr."""
     query, seed, names = plan.query, plan.seed, plan.query.names.edge_features
-    if isinstance(plan.sampling.estimator, Lasso):
+    if plan.sampling.selective:
         raise InputError(
             'a Lasso chooses nodes and features; leave it out with players="edge_attr"'
         )
@@ -83,8 +81,7 @@ def explain_edge_features(plan: Plan, reference: Reference, method: object) -> E
         masks = Masks(none, game.states(none), np.zeros(0), exact=True)
     values = game.values(np.concatenate([game.states(ends), masks.states]))
     prediction = Prediction.of(query, evaluator, values[1])
-    outputs = prediction.outputs
-    scores = values[:, outputs[0] : outputs[-1] + 1]
+    scores = values[:, columns_of(prediction.outputs)]
     fit = plan.sampling.estimator(masks, scores[2:], scores[0], scores[1])
     explanation = build_explanation(
         method,
@@ -99,17 +96,17 @@ def explain_edge_features(plan: Plan, reference: Reference, method: object) -> E
         ),
         meaning="Shapley value: the edge feature's fair share of the difference between the "
         "prediction and the base value",
-        game=GameReport(
+        game=game_report(
             "edge features",
             count,
+            game.calls,
+            type(plan.sampling.mask).__name__,
             exact=masks.exact and proved,
             exact_if_shortcuts_hold=masks.exact and not proved,
             replayed=0 if proved else _REPLAYS + 2,
             budget=plan.budget.first_calls,
-            calls=game.calls,
             coalitions=len(masks.rows) + 2,
-            r2=float(fit.r2[outputs.index(prediction.target)]),
-            mask=type(plan.sampling.mask).__name__,
+            r2=float(fit.r2[prediction.row]),
         ),
     )
     field = replace(explanation.field, num_features=columns.table.shape[1])

@@ -21,14 +21,13 @@ from graphsvx.methods.baseline import (
     Baseline,
     Block,
     Blocks,
+    Prediction,
     Properties,
     game_report,
     local_graph_of,
     model_restored,
     typed_scores,
 )
-from graphsvx.methods.pipeline import Prediction
-from graphsvx.methods.record import build_explanation
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Count
@@ -141,35 +140,38 @@ def gradient(score: Callable[..., Tensor], x: Features) -> Features:
     return require_extra("captum.attr").Saliency(score).attribute(inputs)
 
 
-def _explanation(
-    method: object,
-    seed: int,
-    space: FeatureSpace,
-    attribute: Callable[[Callable[..., Tensor], Features], Features],
-    steps: int,
-    names: tuple[str, str],
-    **details: Any,
-) -> Explanation:
-    """The explanation by attributions of each output; `names`: of the game and of its mask."""
-    prediction, x = space.prediction, tuple(part[None] for part in space.x)
-    with model_restored(prediction.query.model.call):
-        attributions = [
-            tuple(part[0].detach() for part in attribute(space.score(output), x))
-            for output in prediction.outputs
-        ]
-    features, nodes = attributions_to_credit(space, attributions)
-    calls = steps * len(attributions)
-    game = game_report(names[0], sum(map(len, space.nodes)), calls, names[1])
-    return build_explanation(
-        method, seed, prediction, features=features, nodes=nodes, game=game, **details
-    )
+@dataclass(frozen=True)
+class _Gradients(Baseline):
+    """An explainer by gradients of the score in the features."""
+
+    explains_typed_graphs: ClassVar[bool] = True
+
+    def attributed(
+        self,
+        seed: int,
+        space: FeatureSpace,
+        attribute: Callable[[Callable[..., Tensor], Features], Features],
+        game: tuple[str, str],
+        steps: int = 1,
+        **details: Any,
+    ) -> Explanation:
+        """The explanation by attributions of each output; `game`: its name and that of its mask."""
+        prediction, x = space.prediction, tuple(part[None] for part in space.x)
+        with model_restored(prediction.query.model.call):
+            attributions = [
+                tuple(part[0].detach() for part in attribute(space.score(output), x))
+                for output in prediction.outputs
+            ]
+        features, nodes = attributions_to_credit(space, attributions)
+        rows, calls = sum(map(len, space.nodes)), steps * len(attributions)
+        report = game_report(game[0], rows, calls, game[1])
+        return self.record(seed, prediction, features=features, nodes=nodes, game=report, **details)
 
 
 @dataclass(frozen=True)
-class Saliency(Baseline):
+class Saliency(_Gradients):
     """|df / dX|: the absolute gradient of the score in the features."""
 
-    explains_typed_graphs: ClassVar[bool] = True
     blocks: ClassVar[Blocks] = Blocks(
         title="Saliency",
         mask=Block("none", Unchanged),
@@ -178,6 +180,8 @@ class Saliency(Baseline):
             "absolute gradient of the score in X, summed over each node", attributions_to_credit
         ),
         explains=("nodes", "features"),
+        meaning="absolute gradient: how much the score would move if the number moved by 1, to "
+        "first order; summed over the features of a node",
         properties=Properties(general=True, robust=True, meaningful=True, selective=True),
         package="captum",
     )
@@ -185,22 +189,16 @@ class Saliency(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """One backward pass per output."""
         require_extra("captum.attr")
-        space = feature_space(query, seed)
-        meaning = (
-            "absolute gradient: how much the score would move if the number moved by 1, to "
-            "first order; summed over the features of a node"
-        )
-        return _explanation(self, seed, space, gradient, 1, ("gradient", "none"), meaning=meaning)
+        return self.attributed(seed, feature_space(query, seed), gradient, ("gradient", "none"))
 
 
 @dataclass(frozen=True)
-class IntegratedGradients(Baseline):
+class IntegratedGradients(_Gradients):
     """Gradients integrated along the straight line from a baseline to X; edges are unchanged."""
 
     steps: Count = 50
     baseline: Literal["mean", "zero"] = "mean"
 
-    explains_typed_graphs: ClassVar[bool] = True
     blocks: ClassVar[Blocks] = Blocks(
         title="Integrated gradients",
         mask=Block(
@@ -209,6 +207,8 @@ class IntegratedGradients(Baseline):
         gen=Block("X' = t X + (1 - t) mu", integrated_gradient),
         expl=Block("the gradient's integral, summed over each node", attributions_to_credit),
         explains=("nodes", "features"),
+        meaning="share of the way from the score of the baseline graph (all features at their "
+        "{baseline}) to the prediction, along a straight line",
         properties=Properties(
             general=True, robust=True, meaningful=True, selective=True, contrastive=True
         ),
@@ -226,16 +226,11 @@ class IntegratedGradients(Baseline):
             start = tuple(
                 x + mean[block].to(x) for x, block in zip(start, space.columns, strict=True)
             )
-        return _explanation(
-            self,
+        return self.attributed(
             seed,
             space,
             partial(integrated_gradient, start=start, steps=self.steps),
-            self.steps,
             ("path", "along_the_line"),
+            self.steps,
             bases=space.scores(start)[list(space.prediction.outputs)],
-            meaning=(
-                "share of the way from the score of the baseline graph (all features at "
-                f"their {self.baseline}) to the prediction, along a straight line"
-            ),
         )

@@ -11,36 +11,24 @@ from graphsvx.core.players import Directions, FeatureChoice
 from graphsvx.core.query import Query
 from graphsvx.errors import InputError, NoInfluenceWarning, UnsupportedError
 from graphsvx.estimators import KSII, EstimatorSetting, GaussianProcess, IndexSetting, Lasso
-from graphsvx.generators import GeneratorSetting, Indirect, Isolate, RemoveRows, Variant
+from graphsvx.generators import GeneratorSetting, Indirect, Isolate, RemoveRows, Variant, trait
 from graphsvx.masks import Auto, MaskSetting, SmarterSeparate
-from graphsvx.methods.answers import Question
-from graphsvx.methods.baseline import Method
+from graphsvx.methods.explaining import explanation_of
 from graphsvx.methods.increments import Budget
 from graphsvx.methods.pipeline import Sampling
 from graphsvx.methods.player_kinds import (
     KINDS,
-    Cells,
     DefaultPlayers,
-    EdgeFeatures,
-    Features,
     KindName,
-    Nodes,
     PlayerKind,
-    SubgraphFeatures,
 )
 from graphsvx.methods.playing import Plan
-from graphsvx.methods.record import record
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import Block, Checked, Range, changed_fields, checked, shown
+from graphsvx.utils.constraints import Checked, Range, changed_fields, checked, shown
 from graphsvx.utils.printable import did_you_mean
 
 Order = Annotated[int, Range(1, 3)]
 """Players of the largest sets whose interactions are computed."""
-
-MethodSetting = Annotated[
-    Method, Block("an explainer with its settings, such as GraphSVX()", arguments=2)
-]
-"""A method as an argument."""
 
 # Model calls and largest favoured order S that the paper used (appendix, running times).
 _PAPER: dict[str, tuple[int, int]] = {
@@ -219,23 +207,10 @@ class GraphSVX(Checked):
         """Evaluate the games and distribute the prediction among the players."""
         plan = self.plan(query, seed)
         plan.kind.check_names(query.graph)
-        if isinstance(plan.kind, EdgeFeatures):
-            from graphsvx.methods import edge_features  # noqa: PLC0415  (these players only)
-
-            columns = edge_features.explain_edge_features(plan, plan.kind.reference, self)
-            return columns.with_question(Question(plan))
-        played = plan.play()
-        explanation = record(plan, played, self, self.index, self.order)
-        if isinstance(plan.kind, Cells):
-            from graphsvx.methods.cells import with_cells  # noqa: PLC0415  (these players only)
-
-            explanation = with_cells(explanation, plan, played, plan.kind)
+        explanation = explanation_of(plan, self)
         if explanation.certificate.no_influence is not None:
             warnings.warn(explanation.certificate.no_influence, NoInfluenceWarning, stacklevel=3)
-        finished = plan.kind.finish(explanation)
-        if played.clock is not None:
-            played.clock.note_end()
-        return finished.with_question(Question(plan))
+        return explanation
 
     def plan(self, query: Query, seed: int) -> Plan:
         """How the games of a query are played.
@@ -268,49 +243,38 @@ class GraphSVX(Checked):
 
     def _check_parts(self, players: PlayerKind) -> None:
         """Raise InputError for parts that do not go together."""
-        for reason in self._conflicts(players):
+        for reason in (*self._conflicts(players), *players.conflicts(self)):
             raise InputError(reason)
 
     def _conflicts(self, players: PlayerKind) -> Iterator[str]:
-        generator, has_tolerance = self.generator, self.budget.tolerance is not None
-        cuts_edges = bool(getattr(generator, "edge_players", False))
-        edges_play = bool(getattr(players.generator, "edge_players", False))
+        generator = self.generator
+        cuts_edges, edges_play = (
+            bool(trait(part, "edge_players")) for part in (generator, players.generator)
+        )
         if cuts_edges and not edges_play:
             yield f'{generator!r} switches edges off, so edges must play; use players="edges"'
         if edges_play and generator is not None and not cuts_edges:
             yield (
                 f'players="edges" needs a generator of edges, such as CutEdges(), got {generator!r}'
             )
-        if isinstance(players, Cells) and generator not in (None, Isolate()):
-            yield f"cells are features of nodes that switch off by isolation, got {generator!r}"
-        if isinstance(players, Cells) and not self.mask.separate:
-            yield f"cells need a mask with a game of nodes alone, got {self.mask!r}"
-        if isinstance(players, Cells) and players.feature_groups:
-            yield "cells are features of nodes one by one; leave feature_groups= out"
-        if isinstance(players, EdgeFeatures) and players.hops is not None:
-            yield "columns of edge_attr play at all edges; leave hops= out"
-        if isinstance(players, EdgeFeatures) and (has_tolerance or generator):
-            yield (
-                'players="edge_attr" takes samples=, mask= and estimator= only; leave tolerance= '
-                "and generator= out"
-            )
-        erases = isinstance(generator, RemoveRows) or getattr(generator, "erase", False)
-        if erases and isinstance(players, (Features, SubgraphFeatures)):
+        keeps_features = generator in (None, Isolate(), RemoveRows())
+        erases = generator == RemoveRows() or trait(generator, "erase")
+        if erases and players.sides == "features":
             yield 'erase= is about switched-off nodes; use it with players="nodes"'
-        keeps_features = isinstance(players, Nodes) and generator in (None, Isolate(), RemoveRows())
-        if keeps_features and vars(players).get("reference") is not None:
+        settings = vars(players)
+        if keeps_features and players.sides == "nodes" and settings.get("reference") is not None:
             yield (
                 f"reference= {_MISPLACED['reference']}; "
                 f'use players="features", or erase=True where nodes play'
             )
-        if self.order > 1 and isinstance(self.estimator, Lasso):
+        if self.order > 1 and settings.get("balance") is not None:
+            yield "balance= rescales credit, which interactions would not follow"
+        if isinstance(self.estimator, Lasso) and self.order > 1:
             yield (
                 "order= is about interactions of all players, of which a Lasso leaves some out; "
                 "use GaussianProcess() or WLS()"
             )
-        if self.order > 1 and vars(players).get("balance") is not None:
-            yield "balance= rescales credit, which interactions would not follow"
-        if has_tolerance and isinstance(self.estimator, Lasso):
+        if isinstance(self.estimator, Lasso) and self.budget.tolerance is not None:
             yield (
                 "tolerance= needs standard errors, which a Lasso does not give; "
                 "use GaussianProcess() or WLS()"

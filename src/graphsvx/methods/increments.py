@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -12,8 +13,8 @@ from typing import Annotated
 import numpy as np
 
 from graphsvx.core.arrays import Bools, Floats
-from graphsvx.core.players import Samples
-from graphsvx.engine.profile import ModelProfile
+from graphsvx.core.query import Query
+from graphsvx.engine.profile import ModelProfile, profile_for
 from graphsvx.engine.states import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.differences import (
@@ -23,13 +24,11 @@ from graphsvx.estimators.differences import (
     measure,
     players_to_measure,
 )
-from graphsvx.estimators.gaussian_process import GaussianProcess
-from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import Fit
-from graphsvx.games.graph_game import FEWEST_LOOK_UPS, GraphGame
-from graphsvx.games.lookup_game import LookupGame
-from graphsvx.masks.exact import exact_within
-from graphsvx.methods.pipeline import FittedGame, PlayableGame, Sampling
+from graphsvx.games.graph_game import FEWEST_LOOK_UPS
+from graphsvx.masks import Auto
+from graphsvx.methods.pipeline import Sampling
+from graphsvx.methods.played import FittedGame, PlayableGame, columns_of
 from graphsvx.utils.components import components
 from graphsvx.utils.constraints import MOST, Checked, Range
 from graphsvx.utils.exclusive import stop_if_unwanted
@@ -83,7 +82,7 @@ class Budget(Checked):
     """Share of the samples that goes to features (r); None: as in algorithm 3."""
     tolerance: Annotated[float | None, Range(0, inside=True)] = None
     """Keep sampling until every standard error is below this, or `max_samples` are spent."""
-    max_samples: Samples = 100_000
+    max_samples: Annotated[int, Range(2, MOST, error=BudgetError)] = 100_000
     seconds: Annotated[float | None, Range(0, inside=True)] = None
     """A limit by the clock; no new round of calls starts that would exceed it. The same seed may
     then give other bits, and the certificate says so."""
@@ -109,7 +108,7 @@ class Budget(Checked):
         many = self.seconds is None and (self.samples or 0) > MOST_AT_ONCE
         if many and sampling.pairs_for_process:
             return AllCalls()
-        by_default = self.samples is None and not isinstance(sampling.estimator, Lasso)
+        by_default = self.samples is None and not sampling.selective
         return RelativeErrorBelow() if by_default or self.seconds is not None else None
 
 
@@ -139,7 +138,7 @@ class ErrorBelow(Goal):
             float((fit.errors / self.tolerance).square().max()) if fit.errors.numel() else 0.0
             for fit in fits
         ]
-        return [ratio if ratio == ratio else float("inf") for ratio in worst]  # noqa: PLR0124  (NaN)
+        return [math.inf if math.isnan(ratio) else ratio for ratio in worst]
 
     def unsure(self, fit: Fit) -> Bools:
         """Those with an error near the tolerance too."""
@@ -160,7 +159,7 @@ class RelativeErrorBelow(Goal):
         """By each game's share of the error; 0 where errors are not known."""
         squares = [float(fit.errors.square().sum()) for fit in fits]
         allowed = self.limit**2 * sum(float(fit.values.square().sum()) for fit in fits)
-        if allowed <= 0 or not all(square == square for square in squares):  # noqa: PLR0124  (NaN)
+        if allowed <= 0 or any(map(math.isnan, squares)):
             return [0.0 for _ in fits]
         inexact = sum(square > 0 for square in squares)
         return [square * inexact / allowed for square in squares]
@@ -172,13 +171,15 @@ class AllCalls(Goal):
 
     def needed(self, fits: Sequence[Fit]) -> list[float]:
         """Any number where a game is not exact."""
-        return [float("inf") if bool(fit.errors.any()) else 0.0 for fit in fits]
+        return [math.inf if bool(fit.errors.any()) else 0.0 for fit in fits]
 
 
-def calls_needed(goal: Goal, games: Sequence[FittedGame]) -> int | None:
-    """About how many calls would reach the goal; None: it is reached, or cannot be predicted."""
-    needed = goal.needed([game.fit for game in games])
-    if all(factor <= 1 for factor in needed) or float("inf") in needed:
+def calls_needed(needed: Sequence[float], games: Sequence[FittedGame]) -> int | None:
+    """About how many calls would reach the goal; None: it is reached, or cannot be predicted.
+
+    `needed`: how many times the calls of each game are, as the goal says.
+    """
+    if max(needed, default=0) <= 1 or math.inf in needed:
         return None
     return sum(
         int(game.game.calls * max(factor, 1.0)) for game, factor in zip(games, needed, strict=True)
@@ -206,13 +207,21 @@ class Clock:
     start: float
     games_ended: float = 0.0
 
+    @staticmethod
+    def of(query: Query, seconds: float | None) -> Clock:
+        """The limit for a query; None: as much time as it takes."""
+        profile = (
+            ModelProfile((), None) if seconds is None else profile_for(query.model, query.graph)
+        )
+        return Clock(seconds or math.inf, profile, time.monotonic())
+
     def left(self) -> float:
         """Seconds for further calls."""
         return self.limit - self.profile.seconds_after_games - (time.monotonic() - self.start)
 
     def first_calls(self, games: Sequence[PlayableGame], calls: int) -> int:
         """Calls before the first look at the clock: at most so many, in a part of the time."""
-        costs = [game.seconds_of_call or 0.0 for game in games if isinstance(game, GraphGame)]
+        costs = [game.seconds_of_call or 0.0 for game in games]
         of_played = self.profile.seconds_of_played
         affordable = _FIRST_SHARE * self.left() / max(*costs, of_played, 1e-9)
         if any(costs) and not of_played:  # a count does not see all that takes time
@@ -235,7 +244,7 @@ class Clock:
     def replays(self, most: int) -> int:
         """How many coalitions there is time to replay."""
         seconds = max(self.profile.seconds_of_replay, 1e-9)
-        return min(most, max(_FEWEST_REPLAYS, int(_SHARE_OF_REPLAYS * self.limit / seconds)))
+        return int(min(most, max(_FEWEST_REPLAYS, _SHARE_OF_REPLAYS * self.limit / seconds)))
 
     def note_games(self, began: float, calls: int) -> None:
         """The games began then, have just ended, and took so many calls."""
@@ -259,7 +268,7 @@ def default_calls(game: PlayableGame, games: int, differences: bool = False) -> 
 
     `differences`: where those that players make are measured, and no model is fitted to the game.
     """
-    if not isinstance(game, GraphGame):
+    if game.looks_up:
         return MOST_CALLS_OF_LOOK_UPS
     if differences and game.evaluator.has_slopes and game.seconds_of_call is None:
         # The first round is a product of matrices.
@@ -270,26 +279,26 @@ def default_calls(game: PlayableGame, games: int, differences: bool = False) -> 
     return _calls_in_batches(game, games)
 
 
-def _calls_in_batches(game: GraphGame, games: int) -> int:
-    return min(_calls_by_size(game), _affordable(game, games) or MOST_CALLS)
+def _calls_in_batches(game: PlayableGame, games: int) -> int:
+    return min(_calls_by_size(game), _affordable(game, games))
 
 
-def _calls_by_size(game: GraphGame) -> int:
+def _calls_by_size(game: PlayableGame) -> int:
     if game.evaluator.checks.fallback is not None:
         return FIRST_CALLS  # one slow call after the other
     return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game))))
 
 
-def _work(game: GraphGame) -> float:
+def _work(game: PlayableGame) -> float:
     """Estimated cost of one model call."""
     field = game.setup.field
     return max(_NODE_WORK * field.size + _EDGE_WORK * len(field.inner_edges), 1.0)
 
 
-def _affordable(game: GraphGame, games: int) -> int | None:
-    """Most calls of one of so many games by what they cost; None: its field tells it."""
+def _affordable(game: PlayableGame, games: int) -> int:
+    """Most calls of one of so many games by what they cost, where its field does not tell it."""
     if game.seconds_of_call is None:
-        return None
+        return MOST_CALLS
     coalitions = 1 << min(game.players, 62)
     least = coalitions if coalitions <= _LEAST_CALLS else _LEAST_CALLS // games
     return max(least, int(_SECONDS / games / game.seconds_of_call))
@@ -297,8 +306,7 @@ def _affordable(game: GraphGame, games: int) -> int | None:
 
 def limited_by_cost(games: Sequence[PlayableGame]) -> bool:
     """Whether a game is given fewer calls by default than it would be if they were cheap."""
-    of_graph = [game for game in games if isinstance(game, GraphGame)]
-    return any(_calls_in_batches(game, len(games)) < _calls_by_size(game) for game in of_graph)
+    return any(_affordable(game, len(games)) < _calls_by_size(game) for game in games)
 
 
 def first_calls(
@@ -306,32 +314,31 @@ def first_calls(
     budget: Budget,
     goal: Goal | None,
     sampling: Sampling,
-    clock: Clock | None,
+    clock: Clock,
 ) -> int:
     """Calls of the first increment, summed over games."""
-    calls, of_graph = budget.first_calls, [game for game in games if isinstance(game, GraphGame)]
+    calls = budget.first_calls
     if goal is not None and budget.most_calls is None:
-        affordable = [_affordable(game, len(games)) for game in of_graph]
-        most = len(games) * min((calls or MOST_CALLS for calls in affordable), default=MOST_CALLS)
+        most = len(games) * min(_affordable(game, len(games)) for game in games)
         return most if most < FIRST_CALLS else min(_default_first_calls(games, sampling), most)
-    if clock is not None:
+    if budget.seconds is not None:
         return clock.first_calls(games, calls)
-    if isinstance(goal, AllCalls) and len(of_graph) == len(games):
-        # All at once only where that makes a game exact.
-        return calls if any(exact_within(game, calls) for game in games) else FIRST_CALLS
+    if goal == AllCalls():  # all at once only where that makes a game exact
+        at_once = any(game.looks_up or Auto().exact_within(game, calls) for game in games)
+        return calls if at_once else FIRST_CALLS
     return calls
 
 
 def _default_first_calls(games: Sequence[PlayableGame], sampling: Sampling) -> int:
     """All calls, where a second fit is needed anyway or they are few."""
     players = [game.players for game in games]
-    if all(isinstance(game, LookupGame) for game in games):
+    if all(game.looks_up for game in games):
         of_many = [calls for least, calls in _CALLS_OF_MANY.items() if min(players) >= least]
         return of_many[-1] if of_many else FIRST_CALLS
     large = max(players) * _CALLS_A_PLAYER > FIRST_CALLS
-    if large and isinstance(sampling.estimator, GaussianProcess):
+    if large and sampling.fits_process:
         return FIRST_CALLS  # and then differences, which need no second fit
-    most = min(_calls_in_batches(game, len(games)) for game in games if isinstance(game, GraphGame))
+    most = min(_calls_in_batches(game, len(games)) for game in games)
     return most if large or most <= MOST_AT_ONCE else FIRST_CALLS
 
 
@@ -354,9 +361,9 @@ class Increments:
     goal: Goal
     sampling: Sampling
     outputs: Sequence[int]
+    clock: Clock
     most: int | None = None
     """Calls of all games together; None: each has its `default_calls`."""
-    clock: Clock | None = None
     _measured: dict[PlayableGame, _Measured | None] = field(default_factory=dict)
     """Games in which differences were tried; None: pairs of coalitions tell more."""
 
@@ -405,7 +412,7 @@ class Increments:
         """First differences of a game, if more of them are expected to tell more than pairs."""
         game, masks, fit = played.game, played.masks, played.fit
         if (
-            not isinstance(game, GraphGame)
+            game.looks_up
             or not self.sampling.pairs_for_process
             or not components().differences
             or game.evaluator.checks.fallback is not None
@@ -448,13 +455,11 @@ class Increments:
 
     def _values(self, game: PlayableGame) -> Callable[[Bools], Floats]:
         """Explained outputs of coalitions."""
-        columns = slice(self.outputs[0], self.outputs[-1] + 1)
 
         def values(rows: Bools) -> Floats:
             stop_if_unwanted()
-            scores = game.values(game.states(rows))[:, columns].detach().double()
-            numbers: Floats = scores.numpy()
-            return numbers
+            scores = game.values(game.states(rows))[:, columns_of(self.outputs)]
+            return scores.detach().double().numpy()
 
         return values
 
@@ -466,23 +471,20 @@ class Increments:
 
     def _next_budget(self, game: FittedGame, needed: float, most: int) -> int:
         # Look-ups are cheap, and the fit to them is not.
-        least = _WORTH if isinstance(game.game, LookupGame) else _LEAST_GROWTH
+        least = _WORTH if game.game.looks_up else _LEAST_GROWTH
         growth = min(max(_MARGIN * needed, least), _MOST_GROWTH)
-        budget = most if needed == float("inf") else min(int(max(game.budget, 4) * growth), most)
+        budget = most if needed == math.inf else min(int(max(game.budget, 4) * growth), most)
         if budget > MOST_AT_ONCE and self._has_look_ups(game):
             budget = max(budget, FEWEST_LOOK_UPS)
         return self._in_time(game, budget)
 
     def _has_look_ups(self, game: FittedGame) -> bool:
         """Whether a game may have so many calls that they are look-ups."""
-        may_look_up = isinstance(game.game, GraphGame) and game.game.most_look_ups > 0
-        return may_look_up and self._allowed(game) >= FEWEST_LOOK_UPS
+        return game.game.most_look_ups > 0 and self._allowed(game) >= FEWEST_LOOK_UPS
 
     def _in_time(self, game: FittedGame, budget: int) -> int:
         """As much of a budget as there is time for."""
-        if self.clock is None:
-            return budget
-        return min(budget, int(game.game.calls * self.clock.growth(game.seconds)))
+        return int(min(budget, game.game.calls * self.clock.growth(game.seconds)))
 
 
 def _relative_square(fit: Fit) -> float:

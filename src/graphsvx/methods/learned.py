@@ -42,7 +42,6 @@ from graphsvx.methods.baseline import (
     local_graph_of,
     model_restored,
 )
-from graphsvx.methods.record import build_explanation
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Count, Positive, Rate
 from graphsvx.utils.files import as_path, atomic_write
@@ -211,6 +210,8 @@ class GNNExplainer(Baseline):
         gen=Block("A' = A * sigma(M_E), X' = X * sigma(M_F)", SoftEdges),
         expl=Block("the masks themselves", mask_as_credit),
         explains=("edges", "features"),
+        meaning="weight of a learned mask between 0 and 1: how much of the edge's messages, or "
+        "of the feature, is needed to keep the prediction",
         properties=Properties(general=True, selective=True),
         source="Ying et al. 2019",
         package="torch_geometric",
@@ -229,18 +230,13 @@ class GNNExplainer(Baseline):
         columns = torch.arange(local_graph.x.shape[1] if self.features else 0)
         scores = [self._masked_scores(local_graph, *both_masks) for both_masks in masks]
         calls = self.epochs * len(masks)
-        return build_explanation(
-            self,
+        return self.record(
             seed,
             prediction,
             edges=mask_as_credit(
                 local_graph.edge_ids()[:, : len(inner)], [edges.cpu()[inner] for edges, _ in masks]
             ),
             features=mask_as_credit(columns, [part[: len(columns)] for _, part in masks]),
-            meaning=(
-                "weight of a learned mask between 0 and 1: how much of the edge's messages, or "
-                "of the feature, is needed to keep the prediction"
-            ),
             game=game_report("masks", len(inner) + len(columns), calls, "Learned"),
             masked_scores=tuple(
                 float(row[output]) for row, output in zip(scores, prediction.outputs, strict=True)
@@ -312,6 +308,8 @@ class PGExplainer(Baseline):
         gen=Block("A' = A * rho(M_E), rho a concrete sample while training", SoftEdges),
         expl=Block("the mask itself", mask_as_credit),
         explains=("edges",),
+        meaning="probability between 0 and 1 that the trained network gives the edge of being "
+        "needed for the prediction",
         properties=Properties(general=True),
         source="Luo et al. 2020",
         package="torch_geometric",
@@ -405,15 +403,10 @@ class PGExplainer(Baseline):
                 torch.stack([self._mask(_question(part, seed, output), inner) for part in parts])
                 for output in prediction.outputs
             ]
-        return build_explanation(
-            self,
+        return self.record(
             seed,
             prediction,
             edges=mask_as_credit(local_graph.edge_ids(), [masks.mean(0) for masks in rows]),
-            meaning=(
-                "probability between 0 and 1 that the trained network gives the edge of being "
-                "needed for the prediction"
-            ),
             game=game_report("edges", len(inner), len(parts), "EdgeNetwork"),
             questions_trained_on=self.trained.questions,
         )

@@ -1,9 +1,9 @@
-"""Greedy, PGM-Explainer and Random: baselines over the players of GraphSVX."""
+"""PGM-Explainer and Random: baselines over the players of GraphSVX."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -13,155 +13,25 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.players import FeatureChoice, Hops, Sides
 from graphsvx.core.query import Query
-from graphsvx.engine.choose import choose_evaluator, run_verified
-from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.bayes import CHANGE, BayesNetwork, Network
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.games.base import require_memory
-from graphsvx.games.graph_game import GraphGame
-from graphsvx.generators import Isolate
 from graphsvx.generators.replace import ReplaceRows, Unchanged
 from graphsvx.methods.baseline import (
     Baseline,
     Block,
     Blocks,
+    PlayedField,
     Properties,
     baseline_setup,
     game_report,
-    scores_in_parts,
     unperturbed_prediction,
 )
-from graphsvx.methods.pipeline import Prediction
-from graphsvx.methods.playing import coalitions_agree
-from graphsvx.methods.record import build_explanation, credits
 from graphsvx.results.details import BayesianNetwork, ChangeProbability
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Count, Range
 from graphsvx.utils.imports import require_extra
-
-# --- Greedy: the player with the largest effect is removed, until the prediction changes ------
-
-
-def one_less(on: Bools) -> tuple[Bools, Ids]:
-    """MASK: the coalitions [players on, players] with one more player off, and those players."""
-    players_on = np.flatnonzero(on)
-    coalitions = np.tile(on, (len(players_on), 1))
-    coalitions[np.arange(len(players_on)), players_on] = False
-    return coalitions, players_on
-
-
-@dataclass(frozen=True)
-class Greedy(Baseline):
-    """Removes the most contributory feature or node until the prediction changes.
-
-    The value of a player is the decrease of the score at its removal, 0 for players that were not
-    removed. Values add up to prediction - base, where base is the score after the last removal.
-    """
-
-    players: Literal["both", "nodes", "features"] = "both"
-    features: FeatureChoice = 0.25
-    hops: Hops = None
-    rounds: Annotated[int | None, Range(1)] = None
-    """Maximum number of removals; None: until the prediction changes."""
-
-    explains_typed_graphs: ClassVar[bool] = True
-    blocks: ClassVar[Blocks] = Blocks(
-        title="Greedy",
-        mask=Block("M_N, M_F with one more player off in each round", one_less),
-        gen=Block("Eq. 1-2: features to their mean, nodes without edges", Isolate),
-        expl=Block("the loss of score at each removal", mask_as_credit),
-        explains=("nodes", "features"),
-        properties=Properties(
-            decomposable=True, general=True, robust=True, meaningful=True, selective=True
-        ),
-    )
-
-    def explain(self, query: Query, seed: int) -> Explanation:
-        """Remove players greedily for each explained output."""
-
-        def holds(evaluator: Evaluator, result: tuple[Explanation, GraphGame, Bools]) -> bool:
-            _, game, coalitions = result
-            if not evaluator.checks.matches(game.full_output):
-                return False
-            rng, count = np.random.default_rng(seed), evaluator.checks.replays
-            sample = rng.permutation(len(coalitions))[:count]
-            return not count or coalitions_agree(game, coalitions[sample], rng)
-
-        return run_verified(query, self.hops, seed, lambda e: self._run(query, e, seed), holds)[0]
-
-    def _run(
-        self, query: Query, evaluator: Evaluator, seed: int
-    ) -> tuple[Explanation, GraphGame, Bools]:
-        """The explanation, its game, and the coalitions after each removal."""
-        setup = baseline_setup(query, evaluator, self.players, self.features, self.hops)
-        game = GraphGame(query, evaluator, setup, Isolate(), "joint", rest_on=True)
-        ends = game.end_states()
-        game.record_output_of(int(ends[1]))
-        empty, full = game.values(ends)
-        prediction = Prediction.of(query, evaluator, full)
-        require_memory(game.memory, 3 * game.players**2, game.players, game.players)
-        losses, bases, removed = zip(
-            *(self._remove(query, game, full, empty, output) for output in prediction.outputs),
-            strict=True,
-        )
-        count, columns = setup.players.features, setup.players.feature_members
-        ids = evaluator.field.ids[setup.players.node_members]
-        explanation = build_explanation(
-            self,
-            seed,
-            prediction,
-            bases=torch.stack(bases),
-            features=mask_as_credit(torch.from_numpy(columns), [row[:count] for row in losses]),
-            nodes=mask_as_credit(torch.from_numpy(ids), [row[count:] for row in losses]),
-            meaning=(
-                "the score lost when the player was taken away, in the order of `removed`; "
-                "0 for players that were still there when the prediction had changed"
-            ),
-            game=game_report("joint", game.players, game.calls, "one_less"),
-        )
-        features, nodes = explanation.feature_credit, explanation.node_credit
-        names = [
-            *(features.names or features.default_names("feature")),
-            *(nodes.names or nodes.default_names("node")),
-        ]
-        everyone = np.arange(game.players)
-        left = [
-            np.isin(everyone, order[:count], invert=True)
-            for order in removed
-            for count in range(len(order) + 1)
-        ]
-        named = tuple(tuple(names[i] for i in order) for order in removed)
-        return replace(explanation, removed=named), game, np.stack(left)
-
-    def _remove(
-        self, query: Query, game: GraphGame, full: Tensor, empty: Tensor, output: int
-    ) -> tuple[Tensor, Tensor, list[int]]:
-        """The loss of each player, the score after the last removal, and who was removed."""
-        on: Bools = np.ones(game.players, dtype=bool)
-        losses = torch.zeros(game.players, dtype=torch.float64)
-        score, order = full, list[int]()
-        while on.any() and len(order) < (self.rounds or game.players):
-            coalitions, removable = one_less(on)
-            scores = game.values(game.states(coalitions))
-            best = int(scores[:, output].argmin())
-            if score[output] <= scores[best, output]:
-                break  # no removal decreases the score any more
-            player = int(removable[best])
-            losses[player], on[player] = score[output] - scores[best, output], False
-            order.append(player)
-            score = scores[best]
-            if query.model.scale != "value" and len(full) > 1:
-                changed = bool(score.argmax() != full.argmax())
-            else:
-                # Regression has no class to change: stop at 90 % of the way to the empty
-                # coalition's score.
-                moved, most = (score - full)[output], (empty - full)[output]
-                changed = bool(moved.abs() >= 0.9 * most.abs())
-            if changed:
-                break
-        return losses, score[output].double(), order
-
 
 # --- PGM-Explainer: a probabilistic graphical model of which nodes the prediction hangs on ----
 
@@ -198,6 +68,8 @@ class PGMExplainer(Baseline):
         gen=Block("X' = M_N X + (1 - M_N) mu, A' = A", ReplaceRows),
         expl=Block("Bayesian network of M_N and the change of prediction, by BIC", BayesNetwork),
         explains=("nodes",),
+        meaning="Cramér's V between -1 and 1: how strongly a fall of the score depends on the "
+        "node's features being replaced; 0 if that may be chance",
         properties=Properties(general=True, selective=True),
         source="Vu and Thai 2020",
         package="pgmpy",
@@ -206,38 +78,27 @@ class PGMExplainer(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """Perturb, test, learn."""
         require_extra("pgmpy.ci_tests")
-        evaluator = choose_evaluator(query, self.hops, seed)
-        setup = baseline_setup(query, evaluator, "nodes", hops=self.hops)
-        ids = evaluator.field.ids[setup.players.node_members]
+        field = PlayedField.of(query, seed, "nodes", hops=self.hops)
+        local, setup = field.evaluator.field, field.setup
+        ids = local.ids[setup.players.node_members]
         require_memory(query.memory, 4 * self.samples * len(ids), self.samples, len(ids))
         perturbed = coin_flips(self.samples, len(ids), self.rate, seed)
         # Row 0 is the graph as it is.
         on = np.concatenate([np.ones((1, len(ids)), dtype=bool), ~perturbed])
-        no_features = np.zeros((len(on), 0), dtype=bool)
-        generator = ReplaceRows(self.by)
-        scores: Floats = scores_in_parts(
-            query,
-            evaluator,
-            lambda part: generator(setup, no_features[part], on[part]),
-            on,
-            32 * evaluator.field.size,
-        ).numpy()
-        prediction = Prediction.of(query, evaluator, torch.from_numpy(scores[0]))
-        fell, outputs = scores[:1] - scores[1:], prediction.outputs
-        networks = [self._learn(perturbed, fell[:, output]) for output in outputs]
-        return build_explanation(
-            self,
+        no_features, generator = np.zeros((len(on), 0), dtype=bool), ReplaceRows(self.by)
+        scores = field.scores(
+            lambda part: generator(setup, no_features[part], on[part]), on, 32 * local.size
+        )
+        prediction = field.prediction(scores[0])
+        fell: Floats = (scores[:1] - scores[1:]).numpy()
+        networks = [self._learn(perturbed, fell[:, output]) for output in prediction.outputs]
+        strengths = [torch.from_numpy(network.strength) for network in networks]
+        return self.record(
             seed,
             prediction,
-            nodes=mask_as_credit(
-                torch.from_numpy(ids), [torch.from_numpy(network.strength) for network in networks]
-            ),
-            meaning=(
-                "Cramér's V between -1 and 1: how strongly a fall of the score depends on the "
-                "node's features being replaced; 0 if that may be chance"
-            ),
+            nodes=mask_as_credit(torch.from_numpy(ids), strengths),
             game=game_report("nodes", len(ids), self.samples + 1, "coin_flips"),
-            network=_in_user_ids(networks[outputs.index(prediction.target)], ids),
+            network=_in_user_ids(networks[prediction.row], ids),
         )
 
     def _learn(self, perturbed: Bools, fell: Floats) -> Network:
@@ -299,23 +160,23 @@ class Random(Baseline):
         gen=Block("unchanged", Unchanged),
         expl=Block("the mask itself", mask_as_credit),
         explains=("nodes", "features", "edges"),
+        meaning="a random number in [0, 1], which means nothing",
         properties=Properties(general=True),
     )
 
     def explain(self, query: Query, seed: int) -> Explanation:
         """Draw a random value for every player and output."""
         prediction, rng = unperturbed_prediction(query, seed), _rng_of(query, seed)
-        evaluator, outputs = prediction.evaluator, prediction.outputs
-        players = baseline_setup(query, evaluator, self.players, self.features).players
+        players = baseline_setup(
+            query, prediction.evaluator, self.players, self.features, None
+        ).players
         counts = players.features, players.nodes, players.edges
-        sides = [torch.stack([uniform(count, rng) for _ in outputs]) for count in counts]
+        sides = [torch.stack([uniform(count, rng) for _ in prediction.outputs]) for count in counts]
         values = torch.cat(sides, 1)
-        return build_explanation(
-            self,
+        return self.record(
             seed,
             prediction,
-            **credits(evaluator.field, players, values, torch.full_like(values, torch.nan)),
             players=players,
-            meaning="a random number in [0, 1], which means nothing",
+            credit=(values, torch.full_like(values, torch.nan)),
             game=game_report("random", values.shape[1], 1, "uniform"),
         )

@@ -10,8 +10,9 @@ them off. A further kind is a subclass of `PlayerKind` and a name in `KINDS`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 
@@ -42,6 +43,8 @@ class PlayerKind(Checked, ABC):
     hops: Hops = None
     """How far away from the explained node players are (k); None: as far as the model looks."""
 
+    sides: ClassVar[choosing.Sides] = "both"
+    """What plays."""
     generator: ClassVar[Generator] = Isolate()
     """GEN where none is given."""
     typed: ClassVar[bool | None] = None
@@ -50,6 +53,10 @@ class PlayerKind(Checked, ABC):
     def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (most kinds fit all queries)
         """The kind that plays for this query; raises InputError where none makes sense."""
         return self
+
+    def conflicts(self, method: Any) -> Iterator[str]:  # noqa: ARG002  (most kinds fit all settings)
+        """Why the kind does not go together with other settings of a `GraphSVX`."""
+        yield from ()
 
     def check_names(self, graph: Graph) -> None:
         """Whether the graph is of the kind's sort, and has what the kind names.
@@ -87,8 +94,6 @@ class PlayerKind(Checked, ABC):
 class _NodesOrFeatures(PlayerKind):
     """Kinds of nodes and features, whose fields are those of `find_players`."""
 
-    sides: ClassVar[choosing.Sides]
-
     def check_names(self, graph: Graph) -> None:
         """Groups name nodes and features of the graph, and types are those of the graph.
 
@@ -110,14 +115,13 @@ class _NodesOrFeatures(PlayerKind):
             types.type_id(name)
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
-        """Nodes within `hops`, and features of the explained nodes (of all of a graph)."""
-        feature_nodes = evaluator.field.size if query.kind == "graph" else None
-        return self._found(query, evaluator, self.sides, feature_nodes)
+        """Nodes within `hops`, and features of the explained nodes; of a graph one or the other."""
+        return self._setup(
+            query, evaluator, evaluator.field.size if query.kind == "graph" else None
+        )
 
-    def _found(
-        self, query: Query, evaluator: Evaluator, sides: choosing.Sides, feature_nodes: int | None
-    ) -> GameSetup:
-        """The players of these sides; `feature_nodes`: the first nodes whose features play."""
+    def _setup(self, query: Query, evaluator: Evaluator, feature_nodes: int | None) -> GameSetup:
+        """The players; `feature_nodes`: the first nodes whose features play, None: the centres."""
         graph, field, settings = query.graph, evaluator.field, vars(self)
         vector = resolve_reference(graph, settings.get("reference"), query.centres)
         players = choosing.find_players(
@@ -125,7 +129,7 @@ class _NodesOrFeatures(PlayerKind):
             field,
             self.hops,
             settings.get("features", "all"),
-            sides,
+            "nodes" if query.kind == "graph" and self.sides == "both" else self.sides,
             feature_nodes=feature_nodes,
             reference=None if settings.get("reference") is None else vector,
             groups=settings.get("groups", ()),
@@ -180,12 +184,14 @@ class SubgraphFeatures(_WithFeatures):
     monte_carlo: Annotated[int, Range(1, MOST, error=BudgetError)] = 1000
     """Nodes that are drawn for the mean."""
 
+    sides: ClassVar[choosing.Sides] = "features"
+
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
         """Features of all nodes within `hops`."""
         count = evaluator.field.size
         if query.kind != "graph":
             count = int(choosing.within_hops(evaluator.field, self.hops).sum())
-        setup = self._found(query, evaluator, "features", count)
+        setup = self._setup(query, evaluator, count)
         if self.reference is not None or query.graph.has_types:
             return setup
         rng = derive_rng(seed, "monte")
@@ -205,8 +211,6 @@ class NodesAndFeatures(_WithFeatures):
     """Social: alpha, the share of prediction - base that node credit is rescaled to."""
     node_types: NodeTypes = None
     """Typed graphs: the types whose nodes play; None: all."""
-
-    sides: ClassVar[choosing.Sides] = "both"
 
     def for_query(self, query: Query) -> PlayerKind:
         """Nodes and features of an explained node; a graph has one or the other.
@@ -239,20 +243,20 @@ def balanced(explanation: Explanation, alpha: float) -> Explanation:
         ("node", explanation.node_credit, alpha),
         ("feature", explanation.feature_credit, 1 - alpha),
     ):
-        sums = part.values.sum(1)
-        floor = _NEAR_ZERO * torch.maximum(part.values.abs().sum(1), e.abs()).clamp(min=1e-9)
-        bad = (sums.abs() < floor) & (share != 0)
-        if bool(bad.any()):
-            worst = int(bad.nonzero()[0])
-            raise InputError(
-                f"balance={alpha:g} cannot rescale {side} credit that sums to "
-                f"{float(sums[worst]):.1e} (output {explanation.outputs[worst]}, "
-                f"{part.players} {side} players): use players= to leave a side out, or another "
-                f"balance"
-            )
-        factor = torch.zeros_like(e)[:, None] if share == 0 else (share * e / sums)[:, None]
-        credit.append(replace(part, values=part.values * factor, errors=part.errors * factor.abs()))
+        sums, factor = part.values.sum(1), torch.zeros_like(e)
+        if share:
+            floor = _NEAR_ZERO * torch.maximum(part.values.abs().sum(1), e.abs()).clamp(min=1e-9)
+            bad = (sums.abs() < floor).nonzero()[:1, 0].tolist()
+            if bad:
+                raise InputError(
+                    f"balance={alpha:g} cannot rescale {side} credit that sums to "
+                    f"{float(sums[bad]):.1e} (output {explanation.outputs[bad[0]]}, {part.players} "
+                    f"{side} players): use players= to leave a side out, or another balance"
+                )
+            factor = share * e / sums
         factors.append(float(factor[explanation.row]))
+        factor = factor[:, None]
+        credit.append(replace(part, values=part.values * factor, errors=part.errors * factor.abs()))
     return replace(
         explanation,
         node_credit=credit[0],
@@ -271,8 +275,6 @@ class DefaultPlayers(_WithFeatures):
     """{name: nodes} that switch on and off together."""
     node_types: NodeTypes = None
     """Typed graphs: the types whose nodes play; None: all."""
-
-    sides: ClassVar[choosing.Sides] = "both"
 
     def for_query(self, query: Query) -> PlayerKind:
         """`Nodes` for a graph, `NodesAndFeatures` for everything else."""
@@ -302,11 +304,15 @@ class Cells(_WithFeatures):
 
     typed: ClassVar[bool | None] = False
 
-    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
-        """Nodes within `hops`, and features of the explained nodes that stand out."""
-        if query.kind == "graph":
-            return self._found(query, evaluator, "nodes", evaluator.field.size)
-        return self._found(query, evaluator, "both", None)
+    def conflicts(self, method: Any) -> Iterator[str]:
+        """Cells need a game of nodes that are isolated."""
+        generator = method.generator
+        if generator not in (None, Isolate()):
+            yield f"cells are features of nodes that switch off by isolation, got {generator!r}"
+        if not method.mask.separate:
+            yield f"cells need a mask with a game of nodes alone, got {method.mask!r}"
+        if self.feature_groups:
+            yield "cells are features of nodes one by one; leave feature_groups= out"
 
 
 # --- edges ---------------------------------------------------------------------------------
@@ -316,6 +322,7 @@ class Cells(_WithFeatures):
 class _EdgeKind(PlayerKind):
     """Kinds of edges, whose fields are those of `find_edge_players`."""
 
+    sides: ClassVar[choosing.Sides] = "edges"
     generator: ClassVar[Generator] = CutEdges()
     relations: ClassVar[bool] = False
     """Whether all edges of a type are one player."""
@@ -395,7 +402,18 @@ class EdgeFeatures(PlayerKind):
     reference: ReferenceSetting = None
     """A vector with a value for each column of edge_attr."""
 
+    sides: ClassVar[choosing.Sides] = "edges"
     typed: ClassVar[bool | None] = False
+
+    def conflicts(self, method: Any) -> Iterator[str]:
+        """All edges are changed together, once a coalition."""
+        if self.hops is not None:
+            yield "columns of edge_attr play at all edges; leave hops= out"
+        if method.budget.tolerance is not None or method.generator:
+            yield (
+                'players="edge_attr" takes samples=, mask= and estimator= only; leave tolerance= '
+                "and generator= out"
+            )
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """No nodes, features of nodes or edges play (see `methods.edge_features`)."""

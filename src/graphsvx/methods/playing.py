@@ -19,23 +19,16 @@ from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Checks, Evaluator, equals_plain_calls
-from graphsvx.engine.profile import profile_for
 from graphsvx.errors import ModelError
 from graphsvx.games.base import empty_and_full
-from graphsvx.games.graph_game import GraphGame
 from graphsvx.games.lookup_game import separate_games
-from graphsvx.generators import GameSetup, Generator
-from graphsvx.masks import Auto, Paired
+from graphsvx.generators import GameSetup, Generator, trait
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.increments import Budget, Clock, Goal, Increments, first_calls
-from graphsvx.methods.pipeline import (
-    FittedGame,
-    PlayableGame,
-    PlayedGame,
-    Prediction,
-    Sampling,
-)
+from graphsvx.methods.pipeline import Sampling
+from graphsvx.methods.played import FittedGame, PlayableGame, PlayedGame
 from graphsvx.methods.player_kinds import PlayerKind
+from graphsvx.methods.record import Prediction
 from graphsvx.utils.given_up import give_up
 
 
@@ -47,7 +40,7 @@ class PlayedGames:
     setup: GameSetup
     games: list[FittedGame]
     """That of nodes (or edges) comes last and ends in the full prediction."""
-    clock: Clock | None
+    clock: Clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,28 +63,28 @@ class Plan:
         """When calls end; None: after `samples`."""
         return self.budget.goal(self.sampling)
 
+    @property
+    def by_default(self) -> bool:
+        """Whether the games themselves tell how many calls are made."""
+        return self.goal is not None and self.budget.most_calls is None
+
     def play(self) -> PlayedGames:
         """Play by the fastest evaluator that passes its checks, before and after."""
-        clock = None
-        if self.budget.seconds is not None:
-            profile = profile_for(self.query.model, self.query.graph)
-            clock = Clock(self.budget.seconds, profile, time.monotonic())
+        clock = Clock.of(self.query, self.budget.seconds)
 
         def run(evaluator: Evaluator) -> PlayedGames:
             setup, games = self.games(evaluator)
             rng = np.random.default_rng(self.seed)
-            compares = clock is None or clock.compares_first
-            if compares and not all(first_coalitions_agree(game, rng) for game in games):
+            if clock.compares_first and not all(
+                first_coalitions_agree(game, rng) for game in games
+            ):
                 raise ModelError("batches of perturbed graphs give other outputs than plain calls")
             return self._play(evaluator, setup, games, clock)
 
         def holds(evaluator: Evaluator, played: PlayedGames) -> bool:
-            replays, began = evaluator.checks.replays, time.monotonic()
-            if clock is not None and replays:
-                replays = clock.replays(replays)
+            replays, began = clock.replays(evaluator.checks.replays), time.monotonic()
             agree = replays_agree(evaluator.checks, replays, played.games, self.seed)
-            if clock is not None:
-                clock.note_replays(began, replays)
+            clock.note_replays(began, replays)
             return agree
 
         return run_verified(self.query, self.kind.hops, self.seed, run, holds)
@@ -99,29 +92,31 @@ class Plan:
     def games(self, evaluator: Evaluator) -> tuple[GameSetup, list[PlayableGame]]:
         """The players and their games, not evaluated."""
         setup = self.kind.setup(self.query, evaluator, self.seed)
-        rows = getattr(self.generator, "feature_rows", "any")
-        setup = replace(setup, keeps_features=rows == "own" and not setup.players.features)
-        generator = self.generator.prepare(setup, derive_rng(self.seed, "paths"))
-        mask, calls = self.sampling.mask, self.budget.first_calls
-        looks_up, separate = isinstance(mask, (Auto, Paired)), mask.separate
-        games = separate_games(self.query, evaluator, setup, generator, separate, looks_up, calls)
-        return setup, games
+        keeps_rows = trait(self.generator, "feature_rows") == "own"
+        setup = replace(setup, keeps_features=keeps_rows and not setup.players.features)
+        return setup, separate_games(
+            self.query,
+            evaluator,
+            setup,
+            self.generator.prepare(setup, derive_rng(self.seed, "paths")),
+            separate=self.sampling.mask.separate,
+            looks_up=self.sampling.looks_up,
+            calls=self.budget.first_calls,
+        )
 
     def _play(
-        self, evaluator: Evaluator, setup: GameSetup, games: list[PlayableGame], clock: Clock | None
+        self, evaluator: Evaluator, setup: GameSetup, games: list[PlayableGame], clock: Clock
     ) -> PlayedGames:
         goal, budget, sampling, began = self.goal, self.budget, self.sampling, time.monotonic()
         calls = first_calls(games, budget, goal, sampling, clock)
-        by_default = goal is not None and budget.most_calls is None
-        played = sampling.play_all(games, calls, budget.feature_share, by_default)
+        played = sampling.play_all(games, calls, budget.feature_share, self.by_default)
         prediction = Prediction.of(self.query, evaluator, played[-1].values[1])
         fitted = sampling.fit_all(played, prediction.outputs)
         if goal is not None:
             seconds, most = time.monotonic() - began, budget.most_calls
             fitted = [replace(game, seconds=seconds) for game in fitted]
-            fitted = Increments(fitted, goal, sampling, prediction.outputs, most, clock).play()
-        if clock is not None:
-            clock.note_games(began, sum(game.game.calls for game in fitted))
+            fitted = Increments(fitted, goal, sampling, prediction.outputs, clock, most).play()
+        clock.note_games(began, sum(game.game.calls for game in fitted))
         return PlayedGames(prediction, setup, fitted, clock)
 
 
@@ -143,7 +138,7 @@ def first_coalitions_agree(game: PlayableGame, rng: np.random.Generator) -> bool
     evaluator = game.evaluator
     if evaluator.checks.proved or not evaluator.checks.replays:
         return True
-    if not game.players or not isinstance(game, GraphGame) or game.query.graph.has_types:
+    if not game.players or game.looks_up or game.query.graph.has_types:
         return True
     coalitions = _random_coalitions(game, FIRST, rng)
     out = evaluator.evaluate(*game.perturbed(coalitions))

@@ -22,23 +22,18 @@ from graphsvx.core.arrays import Floats, Ids, row_keys
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.players import FeatureChoice, Samples
 from graphsvx.core.query import Query
-from graphsvx.engine.choose import choose_evaluator
-from graphsvx.engine.evaluator import Evaluator
 from graphsvx.estimators.direct import mask_as_credit
-from graphsvx.generators import GameSetup
 from graphsvx.generators.replace import OwnFeatures, Unchanged
 from graphsvx.methods.baseline import (
     Baseline,
     Block,
     Blocks,
+    PlayedField,
+    Prediction,
     Properties,
-    baseline_setup,
     game_report,
     local_graph_of,
-    scores_in_parts,
 )
-from graphsvx.methods.pipeline import Prediction
-from graphsvx.methods.record import build_explanation
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import NotNegative, Range
@@ -47,25 +42,14 @@ from graphsvx.utils.imports import require_extra
 # --- LIME and SHAP ----------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class FeatureFunction:
-    """f as a function of the chosen features of the explained node: [rows, B] -> [rows, outputs].
+@dataclass(frozen=True, eq=False)
+class FeatureFunction(PlayedField):
+    """f as a function of the explained node's features that play: [rows, B] -> [rows, outputs].
 
     Rows are evaluated once and cached: lime asks for the same ones for each output.
     """
 
-    query: Query
-    evaluator: Evaluator
-    setup: GameSetup
     _cache: dict[bytes, Floats] = field(default_factory=dict)
-
-    @staticmethod
-    def of(query: Query, features: FeatureChoice, seed: int) -> FeatureFunction:
-        """The score as a function of the features that play."""
-        evaluator = choose_evaluator(query, None, seed)
-        return FeatureFunction(
-            query, evaluator, baseline_setup(query, evaluator, "features", features)
-        )
 
     def __call__(self, rows: Floats) -> Floats:
         """Scores [rows, outputs] of perturbed feature rows."""
@@ -80,14 +64,9 @@ class FeatureFunction:
                 vectors[:, self.columns.to(row.device)] = values[part].to(row)
                 return OwnFeatures()(self.setup, vectors)
 
-            scores = scores_in_parts(self.query, self.evaluator, perturb, values, 32 * row.shape[1])
+            scores = self.scores(perturb, values, 32 * row.shape[1])
             self._cache.update(zip(new, scores.numpy(), strict=True))
         return np.stack([self._cache[key] for key in keys])
-
-    @property
-    def calls(self) -> int:
-        """Rows that were evaluated."""
-        return len(self._cache)
 
     @property
     def columns(self) -> Tensor:
@@ -100,9 +79,15 @@ class FeatureFunction:
         row = self.setup.feature_table[0]
         return row[self.columns.to(row.device)].double().cpu().numpy()
 
-    def prediction(self) -> Prediction:
-        """The scores of the node as it is."""
-        return Prediction.of(self.query, self.evaluator, torch.from_numpy(self(self.values)[0]))
+    def unperturbed(self) -> Prediction:
+        """The prediction of the node as it is."""
+        return self.prediction(torch.from_numpy(self(self.values)[0]))
+
+    def report(self, mask: str, budget: int, **details: Any) -> Any:
+        """The entry of the game in the certificate."""
+        return game_report(
+            "features", len(self.columns), len(self._cache), mask, budget=budget, **details
+        )
 
 
 def local_surrogate(
@@ -141,6 +126,8 @@ class LIME(Baseline):
         expl=Block("weighted ridge regression, lime's own", local_surrogate),
         explains=("features",),
         tasks=("node",),
+        meaning="coefficient of the feature in a linear model of the score around this node: "
+        "change of the score for one standard deviation of the feature",
         properties=Properties(robust=True, meaningful=True, contrastive=True),
         source="Ribeiro et al. 2016",
         package="lime",
@@ -149,8 +136,8 @@ class LIME(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """Run lime once per output, on the same perturbed feature rows."""
         require_extra("lime.lime_tabular")
-        function = FeatureFunction.of(query, self.features, seed)
-        prediction, columns, x = function.prediction(), function.columns, query.graph.x
+        function = FeatureFunction.of(query, seed, "features", self.features)
+        prediction, columns, x = function.unperturbed(), function.columns, query.graph.x
         outputs = prediction.outputs
         values = torch.zeros(len(outputs), len(columns), dtype=torch.float64)
         bases, r2 = prediction.scores[list(outputs)].clone(), 0.0
@@ -166,18 +153,12 @@ class LIME(Baseline):
             bases[i] = surrogate.intercept[1]
             if output == prediction.target:
                 r2 = float(surrogate.score)
-        calls, budget = function.calls, self.samples
-        return build_explanation(
-            self,
+        return self.record(
             seed,
             prediction,
             bases=bases,
             features=mask_as_credit(columns, list(values)),
-            meaning=(
-                "coefficient of the feature in a linear model of the score around this node: "
-                "change of the score for one standard deviation of the feature"
-            ),
-            game=game_report("features", len(columns), calls, "lime", budget=budget, r2=r2),
+            game=function.report("lime", self.samples, r2=r2),
         )
 
 
@@ -222,6 +203,8 @@ class SHAP(Baseline):
         expl=Block("weighted linear regression with the Shapley kernel, shap's own", kernel_shap),
         explains=("features",),
         tasks=("node",),
+        meaning="Shapley value of the feature, all nodes on: its fair share of the difference "
+        "between the prediction and the score with the node's features at their mean",
         properties=Properties(
             decomposable=True, robust=True, meaningful=True, selective=True, contrastive=True
         ),
@@ -232,8 +215,8 @@ class SHAP(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """Run shap's KernelExplainer for all outputs at once."""
         shap_package()
-        function = FeatureFunction.of(query, self.features, seed)
-        prediction, players = function.prediction(), len(function.columns)
+        function = FeatureFunction.of(query, seed, "features", self.features)
+        prediction, players = function.unperturbed(), len(function.columns)
         values, base = np.zeros((0, len(prediction.scores))), prediction.scores.numpy()
         if players:
             values, base = kernel_shap(function, self.samples, seed)
@@ -241,18 +224,12 @@ class SHAP(Baseline):
         credit = torch.from_numpy(values).t()[outputs].contiguous()
         exact = players < 30 and 2**players - 2 <= self.samples
         errors = torch.full_like(credit, 0.0 if exact else torch.nan)
-        calls, budget = function.calls, self.samples
-        return build_explanation(
-            self,
+        return self.record(
             seed,
             prediction,
             bases=torch.from_numpy(base)[outputs],
             features=Credit(function.columns, credit, errors),
-            meaning=(
-                "Shapley value of the feature, all nodes on: its fair share of the difference "
-                "between the prediction and the score with the node's features at their mean"
-            ),
-            game=game_report("features", players, calls, "shap", budget=budget, exact=exact),
+            game=function.report("shap", self.samples, exact=exact),
         )
 
 
@@ -361,6 +338,8 @@ class GraphLIME(Baseline):
         expl=Block("HSIC Lasso of predictions on features, non-negative", hsic_lasso),
         explains=("features",),
         tasks=("node",),
+        meaning="HSIC Lasso coefficient, 0 or more: how far neighbours that are alike in this "
+        "feature also get alike scores",
         properties=Properties(robust=True, selective=True),
         source="Huang et al. 2020",
         notes="deterministic here: it samples only above `most` neighbours",
@@ -380,15 +359,10 @@ class GraphLIME(Baseline):
             torch.from_numpy(hsic_lasso(features, scores[:, output], self.rho, query.memory))
             for output in prediction.outputs
         ]
-        return build_explanation(
-            self,
+        return self.record(
             seed,
             prediction,
             features=mask_as_credit(torch.arange(features.shape[1]), rows),
-            meaning=(
-                "HSIC Lasso coefficient, 0 or more: how far neighbours that are alike in this "
-                "feature also get alike scores"
-            ),
             game=game_report("neighbours", features.shape[1], 1, "neighbours"),
             neighbours=tuple(ids.tolist()),
         )

@@ -25,7 +25,6 @@ from graphsvx.methods.baseline import (
     model_restored,
     unperturbed_prediction,
 )
-from graphsvx.methods.record import build_explanation
 from graphsvx.results.details import FieldRecord, GeneratedGraph
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Count, Range, Rate
@@ -145,6 +144,8 @@ class XGNN(Baseline):
         expl=Block("the last graph G_T", Grown),
         explains=("graph",),
         tasks=("model",),
+        meaning="no credit: `generated` is a graph that the model gives this class, and the "
+        "prediction is that graph's",
         properties=Properties(general=True),
         source="Yuan et al. 2020",
         notes="validity rules are masks on actions, so that no invalid graph is ever made",
@@ -193,14 +194,9 @@ class XGNN(Baseline):
             zip(after, graphs, strict=True), key=lambda scored: (scored[0], -len(scored[1].edges))
         )
         sources, targets = best.ends().tolist()
-        return build_explanation(
-            self,
+        return self.record(
             seed,
             replace(prediction, scores=growth.scores([best])[0]),
-            meaning=(
-                "no credit: `generated` is a graph that the model gives this class, and the "
-                "prediction is that graph's"
-            ),
             game=game_report("growth", len(candidates), growth.calls, "Policy"),
             kind="model",
             field=FieldRecord(

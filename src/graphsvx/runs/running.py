@@ -23,8 +23,8 @@ from torch import Tensor
 from graphsvx.core.arrays import Ids
 from graphsvx.errors import DataError, InputError, ModelError, see
 from graphsvx.many import Failure, check_call
-from graphsvx.methods.baseline import Method
-from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
+from graphsvx.methods.baseline import Method, MethodSetting
+from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.runs import arrow_schema, identity
 from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk
 from graphsvx.runs.queries import read_queries

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.methods import GraphSVX
-from graphsvx.methods.perturbing import one_less
+from graphsvx.methods.greedy import one_less
 from graphsvx.metrics import question
 from graphsvx.results.explanation import Explanation
 from graphsvx_lab.datasets.base import generator
