@@ -23,8 +23,7 @@ from graphsvx.engine import choose as evaluating
 from graphsvx.engine.rows import Rows
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto
-from graphsvx.methods import graphsvx as methods
-from graphsvx.methods import playing
+from graphsvx.methods import explaining, playing
 from graphsvx.methods.pipeline import Sampling
 
 PARTS = ("field", "checks", "masks", "states", "batches", "model", "fit", "record", "rest")
@@ -69,7 +68,7 @@ def watched() -> Iterator[Stopwatch]:
             (Rows, "evaluate", "batches"),
             (Model, "__call__", "model"),
             (Sampling, "fit_all", "fit"),
-            (methods, "record", "record"),
+            (explaining, "record", "record"),
         ):
             timed = watch.timed(part, getattr(place, name))
             stack.enter_context(mock.patch.object(place, name, timed))

@@ -17,11 +17,11 @@ from torch_geometric.data import FeatureStore, GraphStore
 from graphsvx import methods
 from graphsvx.core.model import Decoder, Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode, modules
-from graphsvx.core.query import NodeOfType, build_query
+from graphsvx.core.query import NodeOfType, Query, build_query
 from graphsvx.engine.reading import with_reading
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods import GraphSVX, Method
-from graphsvx.methods.baseline import MethodSetting
+from graphsvx.methods.baseline import Baseline, MethodSetting
 from graphsvx.methods.graphsvx import SETTINGS
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Seed, checked, shown
@@ -204,8 +204,7 @@ def explain(
     }  # fmt: skip
     with exclusive():
         query = build_query(model, data, arguments=arguments, **options)
-        if query.graph.has_types:
-            must_explain_types(method)
+        check_question(method, query)
         with evaluation_mode([*query.model.submodules, *modules(decoder)]):
             query = with_reading(query)
             with _progress_of_one(), collected() as given_up:
@@ -219,9 +218,11 @@ def explain(
     return explanation.with_names(query.names).with_question(question)
 
 
-def must_explain_types(method: Any) -> None:
-    """Raise an UnsupportedError for a method that graphs with types are not explained by."""
-    if not getattr(method, "explains_typed_graphs", False):
+def check_question(method: Any, query: Query) -> None:
+    """Raise an UnsupportedError for a method that does not answer a question of this kind."""
+    if isinstance(method, Baseline):
+        method.check_kind(query)
+    if query.graph.has_types and not getattr(method, "explains_typed_graphs", False):
         raise UnsupportedError(
             f"{type(method).__name__} explains graphs without types only; use GraphSVX(), "
             "Greedy(), IntegratedGradients(), Saliency() or Random()"

@@ -20,8 +20,8 @@ from graphsvx.api import (
     advice,
     check_method,
     check_model_and_data,
+    check_question,
     explain,
-    must_explain_types,
 )
 from graphsvx.core.convert import as_collection, as_data, node_positions
 from graphsvx.core.data import check_graph, check_graph_of, is_typed
@@ -31,20 +31,13 @@ from graphsvx.core.query import node_list, nodes_of_one_type
 from graphsvx.errors import GraphSVXError, InputError, ModelError, error_text
 from graphsvx.estimators import WLS
 from graphsvx.methods import GraphSVX
-from graphsvx.methods.baseline import Baseline
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.summary import ExplanationIterator
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Workers, checked, shown
 
-_OPTIONS = frozenset(inspect.signature(explain).parameters) - {
-    "model",
-    "data",
-    "node",
-    "nodes",
-    "edge",
-    "graph",
-}
+_ABOUT = {"model", "data", "node", "nodes", "edge", "graph"}
+_OPTIONS = frozenset(inspect.signature(explain).parameters) - _ABOUT
 """Arguments of `explain` that `explain_many` passes on."""
 
 
@@ -124,10 +117,7 @@ def check_call(
         except Exception:  # whatever else fails is told by the questions themselves
             return
         else:
-            if query.graph.has_types:
-                must_explain_types(method)
-            elif isinstance(method, Baseline):
-                method.check_kind(query)
+            check_question(method, query)
             return
     if errors:
         raise errors[0]
@@ -179,7 +169,7 @@ def explain_many(
     progress = checked(progress, bool | None, "progress")
     if isinstance(edges, (Tensor, np.ndarray)):
         edges = edges.tolist()
-    if edges is not None and not isinstance(edges, (list, tuple)):
+    if not isinstance(edges, list | tuple | None):
         raise InputError(f"edges must be a list of pairs of nodes, got {shown(edges)}")
     nodes, edges, data = _in_loader(nodes, edges, data)
     # A batch is one graph where some of its nodes or links are asked for.
@@ -207,7 +197,7 @@ def explain_many(
     # Node 0 for any node: one that does not exist is a failure of its question.
     if len(questions):
         check_call(model, map(job.question, questions if whole_graphs or links else [0]), options)
-    results = _sequential(job, questions) if workers == 1 else _parallel(job, questions, workers)
+    results = map(job, questions) if workers == 1 else _parallel(job, questions, workers)
     # A generator of its own, so that wrong arguments are refused at the call.
     return ExplanationIterator(
         _with_progress(results, len(questions), progress, on_failure or _print_failure)
@@ -246,23 +236,13 @@ def _with_progress(
     progress: bool | None,
     on_failure: Callable[[Failure], None],
 ) -> Iterator[Explanation]:
-    from rich.progress import (  # noqa: PLC0415  (slow to import)
-        BarColumn,
-        MofNCompleteColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress as rich  # noqa: PLC0415  (slow to import)
 
     from graphsvx.utils.console import progress_bar  # noqa: PLC0415  (rich)
 
     visible = sys.stderr.isatty() if progress is None else progress
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with progress_bar(*columns, shown=visible) as bar:
+    columns = rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn()
+    with progress_bar(rich.TextColumn("{task.description}"), *columns, shown=visible) as bar:
         task = bar.add_task("explaining", total=count)
         for result in results:
             bar.advance(task)
@@ -276,11 +256,6 @@ def _print_failure(failure: Failure) -> None:
     from graphsvx.utils.console import message  # noqa: PLC0415  (rich is slow to import)
 
     message(f"not explained: {failure.which}: {failure.error}", style="yellow")
-
-
-def _sequential(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | Failure]:
-    for item in questions:
-        yield job(item)
 
 
 def _parallel(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Explanation | Failure]:

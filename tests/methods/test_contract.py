@@ -12,9 +12,8 @@ from torch_geometric.nn import MessagePassing
 
 import graphsvx
 from graphsvx.errors import InputError, MissingExtraError, UnsupportedError
-from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
+from graphsvx.methods import LIME, SHAP, Greedy, IntegratedGradients, Random, Saliency
 from graphsvx.methods.learned import GNNExplainer
-from graphsvx.methods import Greedy, Random
 from graphsvx.testing.laws import _snapshot
 from graphsvx.utils import imports
 

@@ -8,10 +8,9 @@ import torch
 import graphsvx
 from graphsvx import explain_many
 from graphsvx.estimators.direct import as_nodes
-from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
+from graphsvx.methods import LIME, SHAP, Greedy, IntegratedGradients, PGMExplainer, Random, Saliency
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.learned import GNNExplainer, PGExplainer
-from graphsvx.methods import Greedy, PGMExplainer, Random
 from graphsvx_lab.metrics import accuracy, auroc
 from tests.methods.conftest import CARRIED, CENTRE, CLIQUE, EDGES, NODES, OWN
 

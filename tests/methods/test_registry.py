@@ -57,7 +57,8 @@ def test_unknown_names_and_settings_are_refused():
 @pytest.fixture
 def registered(monkeypatch):
     """Registrations of a test end with it."""
-    monkeypatch.setattr(registry, "_REGISTERED", {kind: {} for kind in registry._BUILT_IN})
+    known = {kind: {**named} for kind, named in registry._KNOWN.items()}
+    monkeypatch.setattr(registry, "_KNOWN", known)
 
 
 class Halves(Paired):

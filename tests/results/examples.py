@@ -9,9 +9,8 @@ from torch_geometric.data import Data
 
 from graphsvx import Explanation, GraphSVX, explain, explain_many
 from graphsvx.estimators import Lasso
-from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
+from graphsvx.methods import LIME, SHAP, Greedy, IntegratedGradients, PGMExplainer, Random, Saliency
 from graphsvx.methods.learned import GNNExplainer, PGExplainer
-from graphsvx.methods import Greedy, PGMExplainer, Random
 from graphsvx.methods.surrogates import GraphLIME
 from graphsvx.methods.xgnn import XGNN
 from tests.methods.conftest import KnownGraph, both_ways, hand_set

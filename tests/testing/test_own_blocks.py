@@ -49,9 +49,9 @@ def test_nothing_of_this_library_is_left_out() -> None:
     def names(blocks: list) -> set[str]:
         return {type(block).__name__ for block in blocks}
 
-    assert names([*MASKS, masks.All()]) == set(registry._BUILT_IN["mask"])
-    assert names(GENERATORS) == set(registry._BUILT_IN["generator"])
-    assert {"GaussianProcess", "WLS", "WLR", "Lasso"} == set(registry._BUILT_IN["estimator"])
+    assert names([*MASKS, masks.All()]) == set(registry._KNOWN["mask"])
+    assert names(GENERATORS) == set(registry._KNOWN["generator"])
+    assert {"GaussianProcess", "WLS", "WLR", "Lasso"} == set(registry._KNOWN["estimator"])
     # PGExplainer and XGNN are trained first, each in a test of its own below.
     classes = {registry.method_class(name).__name__ for name in registry.names()}
     assert names(METHODS) | {"PGExplainer", "XGNN"} == classes

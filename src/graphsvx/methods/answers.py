@@ -106,7 +106,6 @@ class Question:
 
     @contextmanager
     def _game(self) -> Iterator[PlayableGame]:
-        """The game, not evaluated."""
         with self._ready():
             yield self._played_by(choose_evaluator(self.query, self.plan.kind.hops, self.plan.seed))
 
@@ -220,14 +219,11 @@ class _Search:
         return sets[best], float(margins[best])
 
     def _margins(self, sets: Bools) -> Floats:
-        parts = [
-            self.margin(self.game.values(self.game.states(self._coalition(part))).numpy())
-            for part in np.split(sets, range(_BLOCK, len(sets), _BLOCK))
-        ]
-        return np.concatenate(parts)
+        parts = np.split(self._coalition(sets), range(_BLOCK, len(sets), _BLOCK))
+        scores = [self.game.values(self.game.states(part)).numpy() for part in parts]
+        return np.concatenate([self.margin(part) for part in scores])
 
     def _left(self) -> int:
-        """Sets that the budget still allows."""
         if isinstance(self.game, LookupGame):
             return self.budget * MOST_LOOK_UPS - self.game.looked_up
         return self.budget - self.game.calls
@@ -280,7 +276,6 @@ class _Search:
 
 
 def _with_one_changed(members: Bools, players: Ids) -> Bools:
-    """The set with one of these players more (or less), for each of them."""
     sets = np.repeat(members[None], len(players), 0)
     sets[np.arange(len(players)), players] ^= True
     return sets

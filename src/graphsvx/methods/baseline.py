@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.arrays import Ids, as_tensor
-from graphsvx.core.field import Field
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.players import FeatureChoice, Players, Sides
 from graphsvx.core.query import Query
@@ -22,8 +21,9 @@ from graphsvx.engine.choose import choose_evaluator, evaluate
 from graphsvx.engine.evaluator import Evaluator, Plain, unperturbed
 from graphsvx.errors import UnsupportedError
 from graphsvx.generators import GameSetup
+from graphsvx.methods.played import Prediction
 from graphsvx.methods.player_kinds import KINDS
-from graphsvx.methods.record import Prediction, build_explanation, game_report
+from graphsvx.methods.record import build_explanation, game_report
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils import constraints
 from graphsvx.utils.exclusive import taking_back
@@ -304,11 +304,12 @@ def unperturbed_prediction(query: Query, seed: int) -> Prediction:
     if not query.graph.has_types:
         return local_graph_of(query, seed).prediction()
     evaluator = choose_evaluator(query, None, seed)
-    return Prediction.of(query, evaluator, typed_scores(query, evaluator.field))
+    return Prediction.of(query, evaluator, typed_scores(query, evaluator))
 
 
-def typed_scores(query: Query, field: Field) -> Tensor:
+def typed_scores(query: Query, evaluator: Evaluator) -> Tensor:
     """Scores [outputs] of the unperturbed graph by a plain call."""
+    field = evaluator.field
     return query.scores(Plain(query, field).evaluate(field, unperturbed(query, field)))[0]
 
 

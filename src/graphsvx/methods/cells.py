@@ -47,8 +47,7 @@ def with_cells(
     order = sizes.argsort(descending=True, stable=True)[: choice.top_nodes].tolist()
     rng, members = np.random.default_rng(plan.seed), played.setup.players.node_members
     calls = (plan.budget.samples or FIRST_CALLS) // max(1, len(order))
-    nodes: list[int] = []
-    features: list[int] = []
+    nodes, features = list[int](), list[int]()
     none = torch.zeros(len(explanation.outputs), 0, dtype=torch.float64)
     values, errors = [none], [none]
     for player in order:

@@ -15,16 +15,14 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, as_tensor
 from graphsvx.core.query import Query
-from graphsvx.core.random import derive_rng
 from graphsvx.core.reference import Reference
 from graphsvx.engine.rounding import allclose
 from graphsvx.errors import InputError
 from graphsvx.games.base import FunctionGame, empty_and_full
-from graphsvx.masks.base import Masks
 from graphsvx.methods.baseline import LocalGraph, local_graph_of, whole_graph_of
-from graphsvx.methods.played import columns_of
+from graphsvx.methods.played import Prediction, columns_of
 from graphsvx.methods.playing import Plan
-from graphsvx.methods.record import Prediction, build_explanation, game_report
+from graphsvx.methods.record import build_explanation, game_report
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 
@@ -67,18 +65,15 @@ def explain_edge_features(plan: Plan, reference: Reference, method: object) -> E
     columns, local = _columns(query, reference), local_graph_of(query, seed)
     count, evaluator = len(columns.players), local.evaluator
     graph, whole_graph = local, whole_graph_of(query, evaluator)
-    rng, ends = np.random.default_rng(seed), empty_and_full(count)
+    draws, ends = np.random.default_rng(seed), empty_and_full(count)
     if evaluator.local:
-        probes = np.concatenate([ends, rng.random((_REPLAYS, count)) < 0.5])
+        probes = np.concatenate([ends, draws.random((_REPLAYS, count)) < 0.5])
         if not allclose(columns.scores(local, probes), columns.scores(whole_graph, probes)):
             graph = whole_graph
     proved = evaluator.checks.proved or not evaluator.local or graph is whole_graph
     game = FunctionGame(lambda rows: columns.scores(graph, rows), count)
-    if count:
-        masks = plan.sampling.mask(game, plan.budget.first_calls, derive_rng(seed, "edge features"))
-    else:
-        none = np.zeros((0, 0), dtype=bool)
-        masks = Masks(none, game.states(none), np.zeros(0), exact=True)
+    rng = plan.sampling.rng("edge features")
+    masks = plan.sampling.draw(game, plan.budget.first_calls, rng)
     values = game.values(np.concatenate([game.states(ends), masks.states]))
     prediction = Prediction.of(query, evaluator, values[1])
     scores = values[:, columns_of(prediction.outputs)]

@@ -180,7 +180,7 @@ def _interactions(games: Sequence[FittedGame], outputs: Sequence[int], method: A
 def _selection(played: PlayedGames) -> Selection:
     """How much of the prediction the players that a selective regression chose carry."""
     prediction, alone = played.prediction, 0.0
-    complete, selected = [], []
+    complete, selected = list[Tensor](), list[Tensor]()
     for part in played.games:  # the score with only the chosen players on
         game, has_credit = part.game, part.fit.values[prediction.row] != 0
         score = float(game.values(game.states(has_credit.numpy()[None]))[0, prediction.target])
@@ -188,12 +188,12 @@ def _selection(played: PlayedGames) -> Selection:
         selected.append(has_credit)
         if part.fit.complete is not None:
             complete.append(part.fit.complete[prediction.row])
-    credit, chosen = torch.cat(complete), torch.cat(selected)
+    credit, has_credit = torch.cat(complete), torch.cat(selected)
     total, small = float(credit.sum()), _NEAR_ZERO * float(credit.abs().sum())
     return Selection(
-        chosen=int(chosen.sum()),
-        players=len(chosen),
-        carried=float(credit[chosen].sum()) / total if abs(total) > small else None,
+        chosen=int(has_credit.sum()),
+        players=len(has_credit),
+        carried=float(credit[has_credit].sum()) / total if abs(total) > small else None,
         alone=alone,
     )
 

@@ -89,7 +89,7 @@ def feature_space(query: Query, seed: int) -> FeatureSpace:
             name: table.index_copy(0, at, part)
             for name, table, at, part in zip(names, tables, rows, x, strict=True)
         }
-        return typed_scores(replace(query, graph=graph.with_features(features)), field)
+        return typed_scores(replace(query, graph=graph.with_features(features)), evaluator)
 
     x = tuple(table[at] for table, at in zip(tables, rows, strict=True))
     blocks = tuple(types.blocks[name] for name in names)

@@ -16,12 +16,7 @@ from graphsvx.masks import Auto, MaskSetting, SmarterSeparate
 from graphsvx.methods.explaining import explanation_of
 from graphsvx.methods.increments import Budget
 from graphsvx.methods.pipeline import Sampling
-from graphsvx.methods.player_kinds import (
-    KINDS,
-    DefaultPlayers,
-    KindName,
-    PlayerKind,
-)
+from graphsvx.methods.player_kinds import KINDS, DefaultPlayers, KindName, PlayerKind
 from graphsvx.methods.playing import Plan
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Range, changed_fields, checked, shown
@@ -242,7 +237,6 @@ class GraphSVX(Checked):
         return Plan(query, kind, generator, sampling, self.budget)
 
     def _check_parts(self, players: PlayerKind) -> None:
-        """Raise InputError for parts that do not go together."""
         for reason in (*self._conflicts(players), *players.conflicts(self)):
             raise InputError(reason)
 
@@ -325,7 +319,6 @@ def _read_generator(generator: Any, settings: dict[str, Any]) -> Any:
 
 
 def _refuse_numbered_nodes(query: Query) -> None:
-    """Raise an UnsupportedError for a graph whose nodes cannot be removed."""
     if query.graph.has_types:
         raise UnsupportedError(
             "nodes of typed graphs cannot be removed, only isolated; leave erase= out"

@@ -6,13 +6,13 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
 
-from graphsvx.core.arrays import Bools, Floats
+from graphsvx.core.arrays import Bools
 from graphsvx.core.query import Query
 from graphsvx.engine.profile import ModelProfile, profile_for
 from graphsvx.engine.states import TooManyStatesError
@@ -28,24 +28,19 @@ from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.graph_game import FEWEST_LOOK_UPS
 from graphsvx.masks import Auto
 from graphsvx.methods.pipeline import Sampling
-from graphsvx.methods.played import FittedGame, PlayableGame, columns_of
+from graphsvx.methods.played import FittedGame, PlayableGame, explained_values
 from graphsvx.utils.components import components
 from graphsvx.utils.constraints import MOST, Checked, Range
-from graphsvx.utils.exclusive import stop_if_unwanted
 from graphsvx.utils.given_up import give_up
 
 logger = logging.getLogger("graphsvx")
 
 FIRST_CALLS = 1000
 """Calls of the first increment: games with no more distinct perturbed graphs are exact."""
-MOST_CALLS = 10_000
-"""Calls that a game is given by default at most."""
-MOST_CALLS_OF_LOOK_UPS = 3000
-"""Calls whose embeddings a game of look-ups is given by default at most."""
-MOST_CALLS_OF_DIFFERENCES = 30_000
-"""Calls that a game is given by default at most where differences of players are measured."""
+# Calls that a game is given by default at most: of batches, of look-ups, and where differences that
+# players make are measured; and the relative error below which no more calls are made.
+MOST_CALLS, MOST_CALLS_OF_LOOK_UPS, MOST_CALLS_OF_DIFFERENCES = 10_000, 3000, 30_000
 RELATIVE_ERROR = 0.01
-"""Relative error below which no more calls are made by default."""
 # Calls of the first increment of a whole graph by look-ups, by the least number of players. Large
 # graphs get all at once: a second one would train its control variates again.
 _CALLS_OF_MANY = {28: 1500, 44: MOST_CALLS_OF_LOOK_UPS}
@@ -290,7 +285,6 @@ def _calls_by_size(game: PlayableGame) -> int:
 
 
 def _work(game: PlayableGame) -> float:
-    """Estimated cost of one model call."""
     field = game.setup.field
     return max(_NODE_WORK * field.size + _EDGE_WORK * len(field.inner_edges), 1.0)
 
@@ -433,7 +427,7 @@ class Increments:
         none = Differences.none(players, game.players, len(self.outputs), left)
         if left < 2 * none.first_calls:
             return None
-        trial = measure(self._values(game), none, 1, self.sampling.seed)
+        trial = measure(explained_values(game, self.outputs), none, 1, self.sampling.seed)
         by_fit, by_differences = expected_errors(fit, trial, left)
         few_calls, most = _LEARNT_FROM * game.players, max(self._allowed(played), calls)
         by_pairs = by_fit * (few_calls + calls) / (few_calls + most)
@@ -445,7 +439,7 @@ class Increments:
         budget = self._next_budget(game, needed, most)
         # Coalitions of known states cost no call, and would go on for ever where few are new.
         calls = min(measured.differences.calls + budget - game.budget, most)
-        values, before = self._values(game.game), measured.differences
+        values, before = explained_values(game.game, self.outputs), measured.differences
         differences = measure(values, before, calls, self.sampling.seed)
         if differences is before:
             return game
@@ -453,18 +447,7 @@ class Increments:
         fit = corrected(measured.fit, differences)
         return replace(game, budget=game.game.calls, fit=fit, measured=differences.coalitions)
 
-    def _values(self, game: PlayableGame) -> Callable[[Bools], Floats]:
-        """Explained outputs of coalitions."""
-
-        def values(rows: Bools) -> Floats:
-            stop_if_unwanted()
-            scores = game.values(game.states(rows))[:, columns_of(self.outputs)]
-            return scores.detach().double().numpy()
-
-        return values
-
     def _allowed(self, game: FittedGame, differences: bool = False) -> int:
-        """Most calls of a game, with those already made."""
         if self.most is None:
             return default_calls(game.game, len(self.games), differences)
         return self.most - sum(other.game.calls for other in self.games if other.game != game.game)
@@ -479,11 +462,9 @@ class Increments:
         return self._in_time(game, budget)
 
     def _has_look_ups(self, game: FittedGame) -> bool:
-        """Whether a game may have so many calls that they are look-ups."""
         return game.game.most_look_ups > 0 and self._allowed(game) >= FEWEST_LOOK_UPS
 
     def _in_time(self, game: FittedGame, budget: int) -> int:
-        """As much of a budget as there is time for."""
         return int(min(budget, game.game.calls * self.clock.growth(game.seconds)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -172,12 +172,10 @@ class GNNExplainer(Baseline):
 
         """
         graph = question.graph
-        edges, features = graph.x.new_zeros(len(graph.edges)), graph.x.new_zeros(graph.x.shape[1])
-        use_edges = self.edges and len(edges) > 0
+        zeros = graph.x.new_zeros(len(graph.edges)), graph.x.new_zeros(graph.x.shape[1])
+        use_edges = self.edges and len(graph.edges) > 0
         attempts = (use_edges, self.features), (use_edges, False), (False, self.features)
-        for with_edges, with_features in attempts:
-            if not with_edges and not with_features:
-                continue
+        for with_edges, with_features in filter(any, attempts):
             torch.manual_seed(seed)
             algorithm = configured(
                 Optimiser(
@@ -198,11 +196,11 @@ class GNNExplainer(Baseline):
                 if any(reason in str(error) for reason in _NO_INFLUENCE):
                     continue
                 raise ModelError(f"the masks could not be learned: {error}") from error
-            edge_mask = learned.edge_mask if with_edges else edges
-            feature_mask = learned.node_mask.reshape(-1) if with_features else features
-            if bool(edge_mask.isfinite().all()) and bool(feature_mask.isfinite().all()):
-                return edge_mask, feature_mask
-        return edges, features
+            edges = learned.edge_mask if with_edges else zeros[0]
+            features = learned.node_mask.reshape(-1) if with_features else zeros[1]
+            if bool(edges.isfinite().all()) and bool(features.isfinite().all()):
+                return edges, features
+        return zeros
 
     blocks: ClassVar[Blocks] = Blocks(
         title="GNNExplainer",
@@ -228,7 +226,6 @@ class GNNExplainer(Baseline):
             masks = [self.learn(question, seed) for question in questions]
         inner = local_graph.inner_edges[: None if self.edges else 0]
         columns = torch.arange(local_graph.x.shape[1] if self.features else 0)
-        scores = [self._masked_scores(local_graph, *both_masks) for both_masks in masks]
         calls = self.epochs * len(masks)
         return self.record(
             seed,
@@ -239,7 +236,8 @@ class GNNExplainer(Baseline):
             features=mask_as_credit(columns, [part[: len(columns)] for _, part in masks]),
             game=game_report("masks", len(inner) + len(columns), calls, "Learned"),
             masked_scores=tuple(
-                float(row[output]) for row, output in zip(scores, prediction.outputs, strict=True)
+                float(self._masked_scores(local_graph, *mask)[output])
+                for mask, output in zip(masks, prediction.outputs, strict=True)
             ),
         )
 
@@ -352,10 +350,9 @@ class PGExplainer(Baseline):
                 torch.manual_seed(seed)
                 algorithm = replace(self, trained=None).network(queries[0])
                 self._train(algorithm, questions)
-        weights = {
-            k: v.detach().cpu().clone().contiguous() for k, v in algorithm.mlp.state_dict().items()
-        }
-        level: Literal["node", "graph"] = "node" if nodes is not None else "graph"
+        state = algorithm.mlp.state_dict()
+        weights = {name: w.detach().cpu().clone().contiguous() for name, w in state.items()}
+        level: Literal["node", "graph"] = "graph" if nodes is None else "node"
         return replace(self, trained=Trained(weights, level, len(queries)))
 
     def _train(self, algorithm: Any, questions: Sequence[PyGQuestion]) -> None:
@@ -435,15 +432,9 @@ class PGExplainer(Baseline):
         """
         if self.trained is None:
             raise InputError("there is nothing to save before fit()")
-        settings = asdict(replace(self, trained=None))
-        del settings["trained"]
-        card = {
-            "format": FORMAT,
-            "version": VERSION,
-            "level": self.trained.level,
-            "questions": self.trained.questions,
-            "settings": settings,
-        }
+        settings = {name: value for name, value in vars(self).items() if name != "trained"}
+        about = {"level": self.trained.level, "questions": self.trained.questions}
+        card = {"format": FORMAT, "version": VERSION, **about, "settings": settings}
         with atomic_write(path) as part:
             save_file(dict(self.trained.weights), part, metadata={"card": json.dumps(card)})
 

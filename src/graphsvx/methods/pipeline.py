@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from graphsvx.core.random import derive_rng
 from graphsvx.engine.states import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators import WLR, WLS, Estimator, GaussianProcess, Lasso
-from graphsvx.games.base import require_memory
+from graphsvx.games.base import Game, require_memory
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.games.graph_game import MOST_LOOK_UPS, GraphGame
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Masks, Paired
 from graphsvx.masks.paper import split_budget
-from graphsvx.methods.played import FittedGame, PlayableGame, PlayedGame, estimator_for, fitted
+from graphsvx.methods.played import FittedGame, PlayableGame, PlayedGame, estimator_for, fit_games
 from graphsvx.utils.components import components
 from graphsvx.utils.given_up import give_up
 
@@ -33,6 +34,10 @@ class Sampling:
     mask: Mask
     estimator: Estimator
     seed: int
+
+    def rng(self, purpose: str) -> torch.Generator:
+        """The random numbers for a purpose."""
+        return derive_rng(self.seed, purpose)
 
     def exact_within(self, game: PlayableGame, calls: int) -> bool:
         """Whether so many calls make a game exact."""
@@ -104,10 +109,7 @@ class Sampling:
 
         Derivatives take no part where coalitions make the game exact.
         """
-        if game.players == 0:
-            none = np.zeros((0, 0), dtype=bool)
-            return Masks(none, game.states(none), np.zeros(0), exact=True), None
-        rng, derivatives = derive_rng(self.seed, game.side), None
+        rng, derivatives = self.rng(game.side), None
         if (
             isinstance(game, GraphGame)
             and self.pairs_for_process
@@ -120,7 +122,14 @@ class Sampling:
         if derivatives is not None:
             coalitions = max(4, coalitions - derivatives.calls - derivatives.evaluated)
             derivatives = derivatives if derivatives.players.any() else None
-        return self.mask(game, coalitions, rng), derivatives
+        return self.draw(game, coalitions, rng), derivatives
+
+    def draw(self, game: Game, coalitions: int, rng: torch.Generator) -> Masks:
+        """Coalitions of a game; none where nobody plays."""
+        if game.players:
+            return self.mask(game, coalitions, rng)
+        none = np.zeros((0, 0), dtype=bool)
+        return Masks(none, game.states(none), np.zeros(0), exact=True)
 
     def play_all(
         self,
@@ -158,4 +167,4 @@ class Sampling:
 
     def fit_all(self, played: Sequence[PlayedGame], outputs: Sequence[int]) -> list[FittedGame]:
         """Every game with its credit."""
-        return fitted(played, self.estimator, outputs)
+        return fit_games(played, self.estimator, outputs)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from graphsvx.core.arrays import Bools, Floats
+from graphsvx.core.query import Query
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.estimators import Estimator, Fit, GaussianProcess, Lasso
 from graphsvx.estimators.controls import ControlledWLS
 from graphsvx.estimators.gaussian_process import Known, Outcomes
@@ -20,6 +23,29 @@ from graphsvx.utils.exclusive import stop_if_unwanted
 _MANY_ROWS = 1 << 14
 
 PlayableGame = GraphGame | LookupGame
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What is explained: the scores of the unperturbed graph, and which of them."""
+
+    query: Query
+    evaluator: Evaluator
+    scores: Tensor
+    """Of all outputs, [outputs]."""
+    outputs: tuple[int, ...]
+    """Those that are explained."""
+    target: int
+
+    @staticmethod
+    def of(query: Query, evaluator: Evaluator, scores: Tensor) -> Prediction:
+        """The prediction with the outputs that the query asks for."""
+        return Prediction(query, evaluator, scores, *query.choose_outputs(scores))
+
+    @property
+    def row(self) -> int:
+        """Position of the target among the explained outputs."""
+        return self.outputs.index(self.target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +79,16 @@ def columns_of(outputs: Sequence[int]) -> slice:
     return slice(outputs[0], outputs[-1] + 1)
 
 
+def explained_values(game: PlayableGame, outputs: Sequence[int]) -> Callable[[Bools], Floats]:
+    """The function of coalitions to the chosen outputs."""
+
+    def values(rows: Bools) -> Floats:
+        stop_if_unwanted()
+        return game.values(game.states(rows))[:, columns_of(outputs)].detach().double().numpy()
+
+    return values
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedGame(PlayedGame):
     """A played game with the credit of its players."""
@@ -64,7 +100,7 @@ class FittedGame(PlayedGame):
     """How long its last increment took, with the fit; for limits by the clock only."""
 
 
-def fitted(
+def fit_games(
     played: Sequence[PlayedGame], estimator: Estimator, outputs: Sequence[int]
 ) -> list[FittedGame]:
     """Every game with its credit; a Lasso selects players over all games together."""

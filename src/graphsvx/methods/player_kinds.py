@@ -77,6 +77,22 @@ class PlayerKind(Checked, ABC):
                 "have nodes, features, subgraph_features, edges, relations and MetaPaths, such as "
                 'GraphSVX(players="relations")'
             )
+        settings, types = vars(self), graph.types
+        groups, node_types = settings.get("groups", ()), settings.get("node_types")
+        if node_types is not None and not graph.has_types:
+            raise InputError(
+                f"node_types= needs a graph with node types (HeteroData), got {node_types}"
+            )
+        choosing.column_groups(types, settings.get("feature_groups", ()))
+        if self.sides != "edges":
+            choosing.node_groups(types, groups)
+        else:
+            for label, members in groups:
+                choosing.edge_positions(graph, label, members, settings["directions"])
+        for name in node_types or ():
+            types.type_id(name)
+        for label, steps in settings.get("paths", ()):
+            choosing.meta_path_types(types, label, steps)
 
     @abstractmethod
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
@@ -93,26 +109,6 @@ class PlayerKind(Checked, ABC):
 @dataclass(frozen=True)
 class _NodesOrFeatures(PlayerKind):
     """Kinds of nodes and features, whose fields are those of `find_players`."""
-
-    def check_names(self, graph: Graph) -> None:
-        """Groups name nodes and features of the graph, and types are those of the graph.
-
-        Raises:
-            InputError: they do not.
-
-        """
-        super().check_names(graph)
-        settings, types = vars(self), graph.types
-        columns, nodes = settings.get("feature_groups", ()), settings.get("groups", ())
-        node_types = settings.get("node_types")
-        if node_types is not None and not graph.has_types:
-            raise InputError(
-                f"node_types= needs a graph with node types (HeteroData), got {node_types}"
-            )
-        choosing.column_groups(types, columns)
-        choosing.node_groups(types, nodes)
-        for name in node_types or ():
-            types.type_id(name)
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """Nodes within `hops`, and features of the explained nodes; of a graph one or the other."""
@@ -346,11 +342,6 @@ class Edges(_EdgeKind):
     directions: Directions = "together"
     """The two directions of an edge as one player, or "apart"."""
 
-    def check_names(self, graph: Graph) -> None:
-        """Groups name edges of the graph."""
-        for label, members in self.groups:
-            choosing.edge_positions(graph, label, members, self.directions)
-
 
 @dataclass(frozen=True)
 class Relations(_EdgeKind):
@@ -377,12 +368,6 @@ class MetaPaths(_EdgeKind):
     """{name: edge types}."""
 
     typed: ClassVar[bool | None] = True
-
-    def check_names(self, graph: Graph) -> None:
-        """Paths are of edge types of the graph, each from where the one before it ends."""
-        super().check_names(graph)
-        for label, steps in self.paths:
-            choosing.meta_path_types(graph.types, label, steps)
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """Meta-paths that have instances in the receptive field."""

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids, RowIds, by_size, row_sizes
 from graphsvx.core.query import Query
-from graphsvx.core.random import derive_rng
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Checks, Evaluator, equals_plain_calls
 from graphsvx.errors import ModelError
@@ -26,9 +25,8 @@ from graphsvx.generators import GameSetup, Generator, trait
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.increments import Budget, Clock, Goal, Increments, first_calls
 from graphsvx.methods.pipeline import Sampling
-from graphsvx.methods.played import FittedGame, PlayableGame, PlayedGame
+from graphsvx.methods.played import FittedGame, PlayableGame, PlayedGame, Prediction
 from graphsvx.methods.player_kinds import PlayerKind
-from graphsvx.methods.record import Prediction
 from graphsvx.utils.given_up import give_up
 
 
@@ -98,7 +96,7 @@ class Plan:
             self.query,
             evaluator,
             setup,
-            self.generator.prepare(setup, derive_rng(self.seed, "paths")),
+            self.generator.prepare(setup, self.sampling.rng("paths")),
             separate=self.sampling.mask.separate,
             looks_up=self.sampling.looks_up,
             calls=self.budget.first_calls,
@@ -122,12 +120,9 @@ class Plan:
 
 # --- coalitions that are evaluated again ---------------------------------------------------
 
-FEW = 4
-"""Coalitions of all sizes that are replayed where plain calls are costly."""
-FIRST = 2
-"""Coalitions of each game that are compared before it is played."""
-LATER = 2
-"""Coalitions that are replayed at least, where the first explanation replays more."""
+FEW = 4  # coalitions of all sizes that are replayed where plain calls are costly
+FIRST = 2  # coalitions of each game that are compared before it is played
+LATER = 2  # coalitions that are replayed at least, where the first explanation replays more
 
 
 def first_coalitions_agree(game: PlayableGame, rng: np.random.Generator) -> bool:
@@ -219,5 +214,4 @@ def _distinct(rows: Bools) -> Bools:
 
 
 def _random_coalitions(game: PlayableGame, count: int, rng: np.random.Generator) -> Bools:
-    """Coalitions of random sizes."""
     return rng.random((count, game.players)) < rng.random((count, 1))

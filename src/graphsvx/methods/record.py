@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,35 +15,11 @@ from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.players import Players, edge_label
 from graphsvx.core.query import Query
-from graphsvx.engine.evaluator import Evaluator
-from graphsvx.methods.played import FittedGame
+from graphsvx.methods.played import FittedGame, Prediction
 from graphsvx.results.certificate import Certificate, GameReport
 from graphsvx.results.credit import Credit
 from graphsvx.results.details import FieldRecord, GraphTypes, Groups
 from graphsvx.results.explanation import Explanation
-
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """What is explained: the scores of the unperturbed graph, and which of them."""
-
-    query: Query
-    evaluator: Evaluator
-    scores: Tensor
-    """Of all outputs, [outputs]."""
-    outputs: tuple[int, ...]
-    """Those that are explained."""
-    target: int
-
-    @staticmethod
-    def of(query: Query, evaluator: Evaluator, scores: Tensor) -> Prediction:
-        """The prediction with the outputs that the query asks for."""
-        return Prediction(query, evaluator, scores, *query.choose_outputs(scores))
-
-    @property
-    def row(self) -> int:
-        """Position of the target among the explained outputs."""
-        return self.outputs.index(self.target)
 
 
 def game_report(name: str, players: int, calls: int, mask: str, **details: Any) -> GameReport:
@@ -164,7 +140,8 @@ def credits(field: Field, players: Players, values: Tensor, errors: Tensor) -> l
     ends = [players.features, players.features + players.nodes]
     parts = zip(ids, values.tensor_split(ends, 1), errors.tensor_split(ends, 1), strict=True)
     return [
-        Credit(torch.from_numpy(ids[side]), *part, players.names.get(side)) for side, *part in parts
+        Credit(torch.from_numpy(ids[side]), credit, error, players.names.get(side))
+        for side, credit, error in parts
     ]
 
 
@@ -208,6 +185,7 @@ def field_record(query: Query, field: Field) -> FieldRecord:
     """The receptive field without its boundary."""
     graph, inner = query.graph, field.inner_edges
     ids, classes = field.ids[: field.size], None
+    ends = field.ids[np.stack([field.source[inner], field.target[inner]])]
     if graph.has_types and not graph.types.flat:
         classes = torch.from_numpy(graph.types.node_type[ids])
     elif not graph.has_types and graph.y is not None and not graph.y.is_floating_point():
@@ -215,7 +193,7 @@ def field_record(query: Query, field: Field) -> FieldRecord:
     return FieldRecord(
         ids=torch.from_numpy(ids),
         hops=torch.from_numpy(field.hops),
-        edge_index=torch.from_numpy(field.ids[np.stack([field.source, field.target])[:, inner]]),
+        edge_index=torch.from_numpy(ends),
         classes=classes,
         num_nodes=graph.num_nodes,
         num_features=graph.num_features,

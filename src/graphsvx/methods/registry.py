@@ -36,7 +36,7 @@ def _of(package: ModuleType, names: str) -> dict[str, Factory]:
     return {name: getattr(package, name) for name in names.split()}
 
 
-_BUILT_IN: dict[Kind, dict[str, Factory]] = {
+_KNOWN: dict[Kind, dict[str, Factory]] = {
     "method": {
         "graphsvx": GraphSVX,
         "graphsvx-paper": GraphSVX,
@@ -57,8 +57,8 @@ _BUILT_IN: dict[Kind, dict[str, Factory]] = {
     "estimator": _of(estimators, "GaussianProcess Lasso WLR WLS"),
     "index": _of(estimators, "KSII SII STII FSII BII"),
 }
-_REGISTERED: dict[Kind, dict[str, Factory]] = {kind: {} for kind in _BUILT_IN}
-_GROUPS = {kind: f"graphsvx.{kind}s" for kind in _BUILT_IN} | {"index": "graphsvx.indices"}
+_METHODS = tuple(_KNOWN["method"])
+_GROUPS = {kind: f"graphsvx.{kind}s" for kind in _KNOWN} | {"index": "graphsvx.indices"}
 """Entry points of other packages."""
 
 Registered = TypeVar("Registered", bound=Factory)
@@ -74,7 +74,7 @@ def register(kind: Kind, name: str) -> Callable[[Registered], Registered]:
         InputError: the name is taken or is not a word, or `kind` is unknown.
 
     """
-    if kind not in _BUILT_IN:
+    if kind not in _KNOWN:
         raise InputError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
     if not isinstance(name, str) or not name or set(name) & set(" =()\"'"):
         raise InputError(f"a name must be text without spaces, '=', quotes or (), got {name!r}")
@@ -82,11 +82,11 @@ def register(kind: Kind, name: str) -> Callable[[Registered], Registered]:
     def registered(factory: Registered) -> Registered:
         if not callable(factory):
             raise InputError(f"a {kind} is registered by its class, got {factory!r}")
-        before = _BUILT_IN[kind].get(name) or _REGISTERED[kind].get(name)
+        before = _KNOWN[kind].get(name)
         # The same class again: its module was reloaded.
         if before is not None and _place(before) != _place(factory):
             raise InputError(f"there is already a {kind} {name!r}: {before!r}; take another name")
-        _REGISTERED[kind][name] = factory
+        _KNOWN[kind][name] = factory
         return factory
 
     return registered
@@ -95,14 +95,13 @@ def register(kind: Kind, name: str) -> Callable[[Registered], Registered]:
 def available(kind: Kind) -> tuple[str, ...]:
     """All names of a kind: this library's, those that were registered, those of entry points."""
     plugins = [point.name for point in entry_points(group=_GROUPS[kind])]
-    return tuple(dict.fromkeys([*_BUILT_IN[kind], *_REGISTERED[kind], *plugins]))
+    return tuple(dict.fromkeys([*_KNOWN[kind], *plugins]))
 
 
 def find(kind: Kind, name: str) -> Factory:
     """The class behind a name."""
-    factory = _BUILT_IN[kind].get(name) or _REGISTERED[kind].get(name)
-    if factory is not None:
-        return factory
+    if name in _KNOWN[kind]:
+        return _KNOWN[kind][name]
     for point in entry_points(group=_GROUPS[kind], name=name):
         try:
             return point.load()
@@ -123,11 +122,11 @@ def block(kind: Kind, text: str) -> Any:
     factory, settings = find(kind, name.strip()), {}
     if bracket:
         try:
-            call = ast.parse(f"block({rest}", mode="eval").body
-            if not isinstance(call, ast.Call) or call.args:
+            call: Any = ast.parse(f"block({rest}", mode="eval").body
+            if call.args:
                 raise ValueError
             settings = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, AttributeError):
             raise InputError(
                 f"settings are written as {name}(setting=value, ...), got {text!r}"
             ) from None
@@ -144,8 +143,8 @@ def _refuse_unknown(name: str, settings: Iterable[str], allowed: Iterable[str]) 
         )
 
 
-def _place(factory: Any) -> tuple[Any, Any]:
-    return getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
+def _place(factory: Any) -> list[Any]:
+    return [getattr(factory, name, None) for name in ("__module__", "__qualname__")]
 
 
 _SHAPLEY = Properties(
@@ -183,7 +182,7 @@ _GRAPHSVX: dict[str, Blocks] = {
 
 def names() -> tuple[str, ...]:
     """All methods of this library, GraphSVX first; `available` has registered ones too."""
-    return tuple(_BUILT_IN["method"])
+    return _METHODS
 
 
 def method_class(name: str) -> Any:
@@ -203,11 +202,8 @@ def settings(name: str) -> dict[str, Any]:
         parameters = inspect.signature(kind).parameters
         return {key: parameter.default for key, parameter in parameters.items()}
     instance: Any = GraphSVX.paper() if name == "graphsvx-paper" else kind()
-    return {
-        setting.name: getattr(instance, setting.name)
-        for setting in dataclasses.fields(kind)
-        if setting.name != "trained"
-    }
+    fields = [setting.name for setting in dataclasses.fields(kind) if setting.name != "trained"]
+    return {setting: getattr(instance, setting) for setting in fields}
 
 
 def method(name: str, **changes: Any) -> Method:
@@ -228,7 +224,7 @@ def method(name: str, **changes: Any) -> Method:
     if not (kind is GraphSVX and RENAMED.keys() & set(changes)):
         flat = SETTINGS if kind is GraphSVX else ()
         _refuse_unknown(name, changes, {*defaults, *flat, *also})
-    for key in {*_BUILT_IN} & {*changes}:
+    for key in {*_KNOWN} & {*changes}:
         if isinstance(changes[key], str) and not isinstance(defaults[key], str):
             changes[key] = block(key, changes[key])
     return GraphSVX.paper(**changes) if name == "graphsvx-paper" else kind(**changes)

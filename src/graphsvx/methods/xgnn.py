@@ -162,7 +162,7 @@ class XGNN(Baseline):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("valences", "candidates"):
-            if getattr(self, name) == ():
+            if vars(self)[name] == ():
                 raise InputError(f"{name} must be one entry for each kind of node, got none")
 
     def explain(self, query: Query, seed: int) -> Explanation:
@@ -200,12 +200,12 @@ class XGNN(Baseline):
             game=game_report("growth", len(candidates), growth.calls, "Policy"),
             kind="model",
             field=FieldRecord(
-                ids=torch.arange(len(best.kinds)),
-                hops=torch.zeros(len(best.kinds), dtype=torch.long),
-                edge_index=best.ends(),
-                classes=torch.tensor(best.kinds),
-                num_nodes=len(best.kinds),
-                num_features=candidates.shape[1],
+                torch.arange(len(best.kinds)),
+                torch.zeros(len(best.kinds), dtype=torch.long),
+                best.ends(),
+                torch.tensor(best.kinds),
+                len(best.kinds),
+                candidates.shape[1],
             ),
             generated=GeneratedGraph(
                 kinds=best.kinds,
@@ -280,7 +280,6 @@ class _Growth:
 
     @torch.no_grad()
     def scores(self, graphs: Sequence[Grown]) -> Tensor:
-        """Scores [graphs, outputs] in one call."""
         sizes = torch.tensor([len(graph.kinds) for graph in graphs])
         offsets = sizes.cumsum(0) - sizes
         edges = torch.cat([g.ends() + o for g, o in zip(graphs, offsets, strict=True)], 1)
@@ -298,12 +297,8 @@ class _Growth:
 
     @torch.no_grad()
     def draws(self, policy: Policy) -> tuple[list[float], list[Grown]]:
-        """Graphs that the policy draws, and their scores for the class."""
-        steps = self.settings.steps
-        graphs = [
-            self.grow(policy, self.initial_graph(), steps)[0][-1]
-            for _ in range(self.settings.tries)
-        ]
+        settings, tries = self.settings, range(self.settings.tries)
+        graphs = [self.grow(policy, self.initial_graph(), settings.steps)[0][-1] for _ in tries]
         return self.scores(graphs)[:, self.target].tolist(), graphs
 
     def train(self, policy: Policy) -> list[float]:
