@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import (
     ClusterGCNConv,
+    EGConv,
     GCNConv,
     GINConv,
     GraphNorm,
@@ -270,6 +271,38 @@ def test_what_all_nodes_decide_together_is_played_on_the_whole_graph(seed: int) 
     e = explain(model, data, node=1, method=GraphSVX(samples=4000))
     assert e.certificate.fallback is not None
     assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-8), e.certificate.line()
+
+
+def until_settled(x: Tensor, edge_index: Tensor) -> Tensor:
+    """Rounds of averaging until no node changes much any more."""
+    start, ends = x, edge_index
+    for _ in range(60):
+        count = degree(ends[1], len(x), dtype=x.dtype).clamp(min=1)[:, None]
+        mean = torch.zeros_like(x).index_add(0, ends[1], x[ends[0]]) / count
+        before, x = x, 0.5 * start + 0.25 * (x + mean)
+        if float((x - before).abs().max()) < 1e-2:
+            break
+    return x
+
+
+COMBINED: dict[str, Forward] = {
+    "mean, then a layer": lambda m, x, e: m.third(x - x.mean(0), e),
+    "a layer, then largest": lambda m, x, e: m.third(x, e) + x.max(),
+    "until all nodes settle": lambda m, x, e: m.third(until_settled(x, e), e),
+    "known layers": lambda m, x, e: m.plain(until_settled(x, e), e) + m.third(x, e),
+}
+
+
+@pytest.mark.parametrize("name", list(COMBINED))
+def test_what_combines_all_nodes_is_seen_beside_layers_that_are_not_known(name: str) -> None:
+    def structure_of(body: Forward) -> Any:
+        layer = EGConv(3, 3, num_heads=1, num_bases=2)
+        return _structure(Net(body, third=layer).double().eval())
+
+    assert structure_of(COMBINED[name]).combines_nodes
+    alone = structure_of(lambda m, x, e: m.third(x, e))
+    assert "EGConv" in alone.reason
+    assert not alone.combines_nodes
 
 
 def test_a_check_of_all_values_takes_no_shortcut_away() -> None:

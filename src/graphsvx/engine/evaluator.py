@@ -165,12 +165,17 @@ class Plain(Evaluator):
         perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
         reference = self.reference or full_reference(self.query.graph, field)
         single = self._single_by_type if self.query.graph.has_types else self._single
-        return torch.stack(
-            [
-                single(field, reference, perturbations.take(slice(k, k + 1)))
-                for k in range(len(perturbations))
-            ]
-        )
+        outputs = [
+            single(field, reference, perturbations.take(slice(k, k + 1)))
+            for k in range(len(perturbations))
+        ]
+        shapes = sorted({out.shape[-1] for out in outputs})
+        if len(shapes) > 1:
+            raise ModelError(
+                f"the model returned {shapes[0]} outputs for one perturbed graph and {shapes[-1]} "
+                "for another; it must return as many for every graph"
+            )
+        return torch.stack(outputs)
 
     def nudged(self, rng: np.random.Generator) -> Plain:
         """The same with every feature of the graph changed by its last bit."""

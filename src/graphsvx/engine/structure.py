@@ -195,9 +195,10 @@ def _followed(
     layers = [part for part in model.submodules if isinstance(part, MessagePassing)]
     known_layers = [layer for layer in layers if is_known_layer(layer)]
     own_layers = [layer for layer in layers if not is_known_layer(layer)]
-    for layer in own_layers:
-        if not _has_usual_propagate(layer):
-            return Structure(False, f"{type(layer).__name__} is no known layer, or was changed")
+    unusual = [layer for layer in own_layers if not _has_usual_propagate(layer)]
+    if unusual:
+        # Whether something else combines all nodes is seen where no layer is looked into.
+        known_layers, own_layers = layers, []
     x, edge_index = (value.detach().clone() for value in (graph.x, graph.edge_index))
     inputs = {
         "edge_weight": None if graph.edge_weight is None else graph.edge_weight.detach().clone(),
@@ -229,16 +230,19 @@ def _followed(
         # the user's graph show which.
         cause = _cause(error)
         combined = isinstance(cause, _CombinedError) or not _independent(model, graph)
-        return Structure(False, _reason(error, cause), combined, failed=cause is None)
+        reason = _unusual(unusual) if unusual else _reason(error, cause)
+        return Structure(False, reason, combined, failed=cause is None and not unusual)
+    if unusual:
+        return Structure(False, _unusual(unusual), not _independent(model, graph))
     expected = "pairs" if model.scores_pairs else "graphs" if model.whole_graphs else "nodes"
     if trace.kind(out) != expected:
         return Structure(False, f"its output is not known to have a row for each of the {expected}")
+    reason = "another graph in the same batch changes its output"
     try:
-        if all(_same_beside(model, graph, out.detach(), extra) for extra in (1, 6)):
-            return Structure(True)
+        same = all(_same_beside(model, graph, out.detach(), extra) for extra in (1, 6))
     except ModelError:
-        pass
-    return Structure(False, "another graph in the same batch changes its output")
+        same = False
+    return Structure(same, "" if same else reason)
 
 
 def _independent(model: Model, graph: Graph) -> bool:
@@ -256,8 +260,8 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
     """Whether another graph of `extra` nodes in the same batch leaves the output as it is.
 
     What the trace cannot see (the number of nodes as an integer in `math.log`, a maximum computed
-    in another thread) shows here: the other graph has a node of higher degree than all others,
-    and features that are larger.
+    in another thread, rounds until all nodes hardly change) shows here: the other graph has a node
+    of higher degree than all others, and features that are larger.
     """
     count, device = graph.num_nodes, graph.x.device
     path = count + torch.arange(extra, device=device)
@@ -278,7 +282,9 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
         batch[count:] = 1
     rows = graph.x[:1].repeat(extra, 1)
     if graph.x.is_floating_point() and graph.x.numel():
-        rows[::2] += graph.x.abs().max() + 1
+        # Graphs are compared by the size of both outputs, which must not become too different.
+        larger = (graph.x.abs().max() + 1) * (1 if model.whole_graphs else 100)
+        rows += larger * torch.arange(1, extra + 1, device=device)[:, None]
     wider = model(
         torch.cat([graph.x, rows]),
         torch.cat([graph.edge_index, edges], 1),
@@ -293,7 +299,9 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
     )
     # One graph has one row, whose outputs may be near 0: the other graph tells how large they are.
     like = wider.detach() if model.whole_graphs else None
-    return allclose(wider[: len(out)], out[:, None] if out.dim() == 1 else out, like)
+    alone = out[:, None] if out.dim() == 1 else out
+    beside = wider[: len(out)]
+    return beside.shape == alone.shape and allclose(beside, alone, like)
 
 
 def _cause(error: BaseException) -> _UnknownError | None:
@@ -302,6 +310,10 @@ def _cause(error: BaseException) -> _UnknownError | None:
     while cause is not None and not isinstance(cause, _UnknownError):
         cause = cause.__cause__ or cause.__context__
     return cause
+
+
+def _unusual(layers: list[Any]) -> str:
+    return f"{type(layers[0]).__name__} is no known layer, or was changed"
 
 
 def _reason(error: BaseException, cause: _UnknownError | None) -> str:
