@@ -25,6 +25,7 @@ from torch_geometric.data import (
     HeteroData,
     TemporalData,
 )
+from torch_geometric.explain import GNNExplainer as PyGExplainer
 from torch_geometric.utils import to_dense_adj, to_dense_batch
 
 from graphsvx import GraphSVX, explain, explain_many
@@ -691,6 +692,25 @@ class OfHetero(Typed):
         return out[: data["paper"].batch_size]
 
 
+class ByName(Typed):
+    def forward(self, edge_index_dict, x_dict):
+        return super().forward(x_dict, edge_index_dict)
+
+
+class ChangesItsInput(nn.Module):
+    """As examples of bipartite graphs do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.conv = nn.Linear(F, 5), pyg.SAGEConv((5, F), C)
+
+    def forward(self, x_dict, edge_index_dict):
+        x_dict["author"] = self.lin(x_dict["author"])
+        ends = x_dict["author"], x_dict["paper"]
+        x_dict["paper"] = self.conv(ends, edge_index_dict["author", "writes", "paper"])
+        return x_dict["paper"]
+
+
 META = typed_graph().metadata()
 
 
@@ -736,6 +756,12 @@ TYPED: dict[str, Case] = {
        for name, layer in TYPED_LAYERS.items()
        for what, question in (("all", PAPER), ("paper", PAPER), ("graph", GRAPH))},
     "flat graph": Case(lambda: Typed(to_hetero(), "flat graph"), by_types, GRAPH, data=typed_graph),
+    "dictionaries by name": Case(
+        lambda: ByName(to_hetero(), "paper"),
+        lambda model, data: model(data.edge_index_dict, data.x_dict), PAPER, data=typed_graph),
+    "dictionaries changed in place": Case(
+        ChangesItsInput, lambda model, data: model(dict(data.x_dict), data.edge_index_dict), PAPER,
+        data=typed_graph),
     "HeteroData, first rows": Case(
         lambda: OfHetero(to_hetero(), "paper"),
         lambda model, data: Typed.forward(model, data.x_dict, data.edge_index_dict), PAPER,
@@ -821,6 +847,36 @@ class Sign(nn.Module):
         return sum(lin(x) for lin, x in zip(self.lins, xs, strict=True))
 
 
+def one_by_edge(x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+    """As many outputs as edges, as histograms of colours have as many as colours."""
+    return edge_index[:1].to(x)
+
+
+class Relational(nn.Module):
+    """encode and decode of relations, without forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.relations = pyg.RGCNConv(F, 4, 2), nn.Parameter(torch.ones(2, 4))
+
+    def encode(self, x, edge_index, edge_type):
+        return self.conv(x, edge_index, edge_type)
+
+    def decode(self, z, edge_index, edge_type):
+        return (z[edge_index[0]] * self.relations[edge_type] * z[edge_index[1]]).sum(1)
+
+
+class WithIds(Typed):
+    """A tensor of ids beside the dictionaries, as recommenders have it."""
+
+    def forward(self, user_id, x_dict, edge_index_dict):
+        return super().forward(x_dict, edge_index_dict)
+
+
+def stops(x: Tensor, edge_index: Tensor) -> Tensor:
+    return next(iter([]))
+
+
 class SparseTensor:
     """As torch_sparse has it."""
 
@@ -887,6 +943,18 @@ REFUSED: dict[str, tuple[Ask, str]] = {
                              r"write method=GNNExplainer\(\)"),
     "the class of a method": (lambda _: explain(net(), graph(), node=1, method=GraphSVX),
                               r"write method=GraphSVX\(\)"),
+    "PyG's algorithm": (lambda _: explain(net(), graph(), node=1, method=PyGExplainer()),
+                        r"write method=GNNExplainer\(\)"),
+    "as many outputs as edges": (
+        lambda _: explain(one_by_edge, graph(), graph=True, output="regression", target=0),
+        "as many for every graph"),
+    "a decoder of relations": (
+        lambda _: explain(Relational().double(), graph("edge_type"), edge=(0, 2)),
+        "write relation="),
+    "ids beside dictionaries": (
+        lambda _: explain(WithIds(to_hetero(), "paper").double(), typed_graph(), node=("paper", 0)),
+        "needs 'user_id'.*give a function"),
+    "a model that stops": (lambda _: explain(stops, graph(), node=1), "StopIteration"),
     "a misspelt argument": (lambda _: explain(net(), graph(), nod=1), "did you mean 'node'"),
     "no graph without edges": (
         lambda _: explain(two(lambda a, b: pyg.SAGEConv(a, b, aggr=pyg.MedianAggregation()))()

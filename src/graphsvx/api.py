@@ -82,8 +82,10 @@ def advice(function: str, name: str, value: Any, names: Iterable[str]) -> str:
 
 
 def check_method(method: Any) -> Method:
-    """The method; an InputError that says how to write it if it is a name or a class."""
+    """The method; an InputError that says how to write it if it is a name, a class or PyG's."""
     name = method.__name__ if isinstance(method, type) else method
+    if type(method).__module__.startswith("torch_geometric.explain"):
+        name = type(method).__name__
     if isinstance(name, str):
         letters = name.lower().replace("-", "").replace("_", "")
         name = next(

@@ -103,8 +103,9 @@ def plan_by_type(
     ]
     # The first arguments may have any name; of a flat graph those with known names are taken so.
     positional: tuple[str, ...] = ("x", "edge_index") if flat else ("x_dict", "edge_index_dict")
-    if flat and first and first[0] in ("edge_index", "edge_type"):
-        positional = ()
+    if (flat and first and first[0] in ("edge_index", "edge_type")) or {*positional} <= {*first}:
+        positional = ()  # by name, whatever their order
+        available |= {"x_dict", "edge_index_dict"} if not flat else set()
     required = [name for name in first if parameters[name].default is parameters[name].empty]
     as_data = not flat and len(required) == 1 and not links
     rest = first[len(positional) :] + [
@@ -114,7 +115,7 @@ def plan_by_type(
         if parameters[name].default is parameters[name].empty and name not in available:
             raise InputError(
                 f"the model needs {name!r}, which the data does not give; it gives "
-                f"{sorted(available)}"
+                f"{sorted(available)}; give a function of some of these that calls the model"
             )
     # What it reads of its data is not known before it is called.
     named = available if as_data else available.intersection(rest)

@@ -310,6 +310,8 @@ def _as_model_error(describe: Callable[[BaseException], str]) -> Iterator[None]:
         yield
     except MemoryError:
         raise
+    except StopIteration as error:  # which contextlib lets pass if it is a cause
+        raise ModelError(describe(error)) from None
     except (Exception, SystemExit) as error:
         raise ModelError(describe(error)) from error
 
@@ -520,6 +522,12 @@ def model_decoder(
             f"the model's decoder takes {parameters}, not the relation; give "
             "decoder=, a function of (source, target, relation)"
         )
+    needed = [name for name in parameters[2:] if _is_required(function, name)]
+    if relation is None and needed:
+        raise InputError(
+            f"the model's decoder needs {needed[0]!r}; write relation=, the number of the link's "
+            "edge type, or decoder=, a function of (source, target)"
+        )
     if len(parameters) < 2 or "edge" not in parameters[1]:
         return with_relation(function, relation)
 
@@ -540,6 +548,11 @@ def model_decoder(
         return scores
 
     return score
+
+
+def _is_required(function: Callable[..., Any], name: str) -> bool:
+    parameter = signature_of(function).get(name)
+    return parameter is not None and parameter.default is parameter.empty
 
 
 def _positional(function: Callable[..., Any]) -> list[str]:
