@@ -304,7 +304,7 @@ def generated(draw: random.Random) -> Scenario:
 
 def other_edges(draw: random.Random) -> Scenario:
     """Models of two tensors of edges: both are cut."""
-    kind = draw.choice(["node", "nodes"])
+    kind = draw.choice(["node", "nodes", "edge"])
     world = _world(draw, models.other_edges, kind, size=_few(draw), finish=False)
     far = random_graph(draw, nodes=world.data.num_nodes, features=1, shape=draw.choice(
         ["sparse", "tree", "star"]))  # fmt: skip
@@ -329,12 +329,13 @@ def own_edges(draw: random.Random) -> Scenario:
 
 
 def rare(draw: random.Random) -> Scenario:
-    """Branches that few coalitions take: all are enumerated, up to 512."""
-    size = (draw.randint(7, 10), 2)
+    """Branches that few coalitions take: all are enumerated, up to 2,048."""
+    size = (draw.randint(7, 12), 2)
     shape = draw.choice(["star", "hub", "tree", "sparse", "clique"])
     world = _world(draw, models.rare, "node", size=size, shape=shape, finish=False)
-    chosen = {"players": "nodes", "samples": draw.choice([300, 1000, 3000])}
-    world = replace(world, settings=chosen, enumerated=9)
+    players = draw.choice(["nodes", "nodes", "nodes", "edges"])
+    chosen = {"players": players, "samples": draw.choice([300, 1000, 3000])}
+    world = replace(world, settings=chosen, enumerated=11)
     return Scenario(world.label, _plain(world, draw))
 
 
@@ -405,6 +406,7 @@ FAMILIES: dict[str, tuple[float, Callable[[random.Random], Scenario]]] = {
     "nodes": (2, of_models(models.tricky(tricks.NODES))),
     "by-hand": (2, of_models(models.tricky(tricks.MESSAGES))),
     "hidden": (2, of_models(models.tricky(tricks.HIDDEN))),
+    "threads": (1, of_models(models.tricky(tricks.THREADS))),
     "behind-hubs": (1, behind_hubs),
     "scales": (2, of_models(models.scaled, value=True)),
     "no-module": (2, of_models(models.no_module)),

@@ -621,11 +621,17 @@ def own_edges(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Bui
 
 def rare(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:
     """Layers, and a branch that few coalitions take: those with a certain number of edges."""
-    edges = draw.randint(0, 2 * nodes)
-    trick = tricks.exactly_edges(edges)
+    edges, some, other = draw.randint(0, 2 * nodes), draw.randrange(nodes), draw.randrange(nodes)
+    branches = {
+        f"exactly {edges} edges": tricks.exactly_edges(edges),
+        f"node {some} hears {edges % 4}": tricks.exactly_heard(some, edges % 4),
+        f"exactly {edges % nodes} isolated": tricks.exactly_isolated(edges % nodes),
+        f"node {some} does not hear {other}": tricks.turned_without(some, other),
+    }
+    name = draw.choice(list(branches))
     names = [draw.choice(_PLAIN)] * draw.choice([1, 1, 2])
     body = Stack(draw, names, inputs, outputs, ())
-    return Built(Tricky(body, [trick], []), f"exactly {edges} edges before {'+'.join(names)}")
+    return Built(Tricky(body, [branches[name]], []), f"{name} before {'+'.join(names)}")
 
 
 class Steps(nn.Module):

@@ -99,6 +99,23 @@ def exactly_edges(count: int) -> Trick:
     return _on_features(lambda x, e: x * -2 if e.shape[1] == count else x)
 
 
+def exactly_heard(node: int, count: int) -> Trick:
+    """Features are scaled where a certain node hears exactly so many others."""
+    return _on_features(lambda x, e: x * -2 if int((e[1] == node).sum()) == count else x)
+
+
+def exactly_isolated(count: int) -> Trick:
+    """Features are scaled where exactly so many nodes have no edge."""
+    return _on_features(lambda x, e: x * -2 if len(x) - len(e.unique()) == count else x)
+
+
+def turned_without(first: int, second: int) -> Trick:
+    """Features change places where one node does not hear another."""
+    return _on_features(
+        lambda x, e: x if bool(((e[1] == first) & (e[0] == second)).any()) else x.flip(1)
+    )
+
+
 def node_is_isolated(node: int) -> Trick:
     """Features are scaled where a certain node has no edge."""
     return _on_features(lambda x, e: x if bool((e == node).any()) else x * 0.5)
@@ -350,7 +367,7 @@ def _integers(change: Callable[[int], float], end: int) -> Trick:
     return _on_features(lambda x, e: x * (1 + change((x.size(0), e.size(1))[end])))
 
 
-def _in_a_thread(compute: Callable[[], Tensor]) -> Tensor:
+def _in_a_thread(compute: Callable[[], Any]) -> Any:
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(compute).result()
 
@@ -397,6 +414,13 @@ def _unseen_mean(x: Tensor) -> Tensor:
 
 
 ALL: dict[str, Trick] = {**DEGREES, **EDGES, **NODES, **MESSAGES}
+
+
+def _threaded(trick: Trick) -> Trick:
+    return lambda x, edges, weight: _in_a_thread(lambda: trick(x, edges, weight))
+
+
+THREADS: dict[str, Trick] = {f"{name} in a thread": _threaded(trick) for name, trick in ALL.items()}
 
 
 def _factor(*values: float) -> Trick:
