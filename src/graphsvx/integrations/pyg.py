@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, starmap
 from types import EllipsisType
 from typing import Any
 
@@ -15,10 +14,8 @@ from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain import HeteroExplanation
 from torch_geometric.explain.algorithm import ExplainerAlgorithm
 from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
-from torch_geometric.utils import subgraph
 
 from graphsvx.api import explain
-from graphsvx.core.model import Scale
 from graphsvx.errors import UnsupportedError
 from graphsvx.methods.baseline import Method
 from graphsvx.methods.graphsvx import GraphSVX
@@ -30,8 +27,9 @@ from graphsvx.results.export import (
     CreditedHeteroExplanation,
     edge_credit,
     feature_credit,
-    mask,
     node_credit,
+    set_masks,
+    stores_of,
 )
 from graphsvx.results.summary import Explanations
 
@@ -104,11 +102,13 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
 
     def supports(self) -> bool:
         """True if the configuration is supported; otherwise raises `UnsupportedError`."""
-        edges, nodes = self.explainer_config.edge_mask_type, self.explainer_config.node_mask_type
-        if edges is not None and not isinstance(self.method, GraphSVX):
-            raise UnsupportedError("an edge mask needs the method GraphSVX")
-        if nodes == MaskType.attributes and not isinstance(self.method, GraphSVX):
-            raise UnsupportedError('node_mask_type="attributes" needs the method GraphSVX')
+        config = self.explainer_config
+        for what, is_asked in (
+            ("an edge mask", config.edge_mask_type is not None),
+            ('node_mask_type="attributes"', config.node_mask_type == MaskType.attributes),
+        ):
+            if is_asked and not isinstance(self.method, GraphSVX):
+                raise UnsupportedError(f"{what} needs the method GraphSVX")
         return True
 
     def forward(
@@ -123,163 +123,120 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
     ) -> PyGExplanation | HeteroExplanation:
         """Explain the outputs at `index` (all if None) for their target classes."""
         nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
-        typed = isinstance(x, dict) and isinstance(edge_index, dict)
-        converted: Any = CreditedHeteroExplanation() if typed else CreditedExplanation()
-        if isinstance(x, dict) and isinstance(edge_index, dict):
-            data, pairs = hetero_data(x, edge_index, kwargs), kwargs.get("edge_label_index")
-            questions = self._hetero_questions(data, target, index, pairs)
-        elif isinstance(x, Tensor) and isinstance(edge_index, Tensor):
-            questions = self._questions(x, edge_index, target, index, kwargs)
-        else:
+        typed = isinstance(x, dict)
+        if not all(isinstance(part, dict if typed else Tensor) for part in (x, edge_index)):
             raise UnsupportedError(
                 "GraphSVXAlgorithm needs x and edge_index as tensors, or both as dictionaries"
             )
+        given: tuple[Any, Any, dict[str, Any]] = (x, edge_index, kwargs)
+        data: Any = hetero_data(*given) if typed else plain_data(*given)
+        questions = self._questions(data, typed, target, index, kwargs)
+        converted: Any = CreditedHeteroExplanation() if typed else CreditedExplanation()
         records: list[Explanation] = []
         if nodes is not None:
             # Typed graphs have no cells: the credit of a node is spread over its columns.
             spread = typed and nodes == MaskType.attributes
             method = self.method if spread else self._node_method()
-            explained = [self._explain(model, question, method) for question in questions]
+            explained = self._explained(model, questions, method)
+            set_node_credit(converted, questions, explained, nodes, data)
+            centres = nodes == MaskType.object and index is not None
+            marked = [node for e in explained for node in e.centres] if centres else []
+            set_masks(converted, explained[0].hetero, "node", marked)
             records += explained
-            set_node_credit(converted, questions, explained, nodes, x)
-            set_masks(converted, "node")
-            if nodes == MaskType.object and index is not None:
-                types = explained[0].types if typed else None
-                for centre in [node for e in explained for node in e.centres]:
-                    name, at = (None, centre) if types is None else types.node(centre)
-                    (converted[name] if typed else converted).node_mask[at] = 1.0
         if edges is not None:
-            method = self._edge_method()
-            explained = [self._explain(model, question, method) for question in questions]
+            of_nodes: Any = self.method  # GraphSVX, as `supports` says
+            method = of_nodes.with_settings(players=Edges(hops=of_nodes.players.hops))
+            explained = self._explained(model, questions, method)
+            set_edge_credit(converted, questions, explained, data)
+            set_masks(converted, explained[0].hetero, "edge")
             records += explained
-            set_edge_credit(converted, questions, explained, edge_index)
-            set_masks(converted, "edge")
-        converted = converted.to(target.device if isinstance(x, dict) else x.device)
+        converted = converted.to((target if typed else data.x).device)
         converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
         return converted
 
     # --- questions -----------------------------------------------------------------------
 
-    def _hetero_questions(
-        self, data: HeteroData, target: Tensor, index: int | Tensor | None, pairs: Tensor | None
-    ) -> list[_Question]:
-        """One question for each output that is to be explained."""
-        level = self.model_config.task_level
-        counts = [data[name].num_nodes for name in data.node_types]
-        if level == ModelTaskLevel.graph and (len(target) == 1 or len(target) not in counts):
-            return self._asked(data, target, [0], lambda _: {"graph": True})
-        if level == ModelTaskLevel.edge:
-            links, ends = _links(pairs), linked_types(data, self.node_type)
-            return self._asked(
-                data,
-                target,
-                _positions(index, len(links)),
-                lambda i: {"edge": tuple(zip(ends, links[i], strict=True))},
-            )
-        node_type = self.node_type or explained_type(data, len(target))
-        positions = _positions(index, len(target))
-        return self._asked(data, target, positions, lambda i: {"node": (node_type, i)})
-
     def _questions(
         self,
-        x: Tensor,
-        edge_index: Tensor,
+        data: Any,
+        typed: bool,
         target: Tensor,
         index: int | Tensor | None,
-        keywords: dict[str, Any],
+        keywords: Mapping[str, Any],
     ) -> list[_Question]:
         """One question for each output that is to be explained."""
-        attributes = {key: value for key, value in keywords.items() if isinstance(value, Tensor)}
-        batch, pairs = attributes.pop("batch", None), attributes.pop("edge_label_index", None)
-        other = set(keywords) - set(attributes) - {"batch", "edge_label_index", "batch_size"}
-        if any(keywords[key] is not None for key in other):
-            raise UnsupportedError(
-                f"GraphSVXAlgorithm passes tensors on to the model, got {sorted(other)}"
-            )
-        data = Data(x=x, edge_index=edge_index, **attributes)
-        level = self.model_config.task_level
-        per_graph = batch is not None and len(target) == int(batch.max()) + 1 != x.shape[0]
-        if level == ModelTaskLevel.graph or (level == ModelTaskLevel.node and per_graph):
-            if batch is None:
-                batch = x.new_zeros(x.shape[0], dtype=torch.long)
-            positions = _positions(index, int(batch.max()) + 1)
-            graphs = [_part(data, (batch == i).nonzero()[:, 0]) for i in positions]
-            return [
-                _Question(graph, {"graph": True, "target": self._target(target, i)}, nodes, edges)
-                for i, (graph, nodes, edges) in zip(positions, graphs, strict=True)
-            ]
+        level, batch = self.model_config.task_level, keywords.get("batch")
+
+        def asked(
+            argument: Callable[[int], Any], count: int, index: int | Tensor | None = index
+        ) -> list[_Question]:
+            positions = _positions(index, count)
+            return [_Question(data, {**argument(i), **self._target(target, i)}) for i in positions]
+
         if level == ModelTaskLevel.edge:
-            links = _links(pairs)
-            positions = _positions(index, len(links))
-            return self._asked(data, target, positions, lambda i: {"edge": links[i]})
-        return self._asked(data, target, _positions(index, x.shape[0]), lambda i: {"node": i})
+            pairs = keywords.get("edge_label_index")
+            if pairs is None:
+                raise UnsupportedError(
+                    "GraphSVXAlgorithm explains links of a model that takes edge_label_index"
+                )
+            links = [tuple(pair) for pair in pairs.reshape(2, -1).t().tolist()]
+            if typed:
+                ends = linked_types(data, self.node_type)
+                links = [tuple(zip(ends, link, strict=True)) for link in links]
+            return asked(lambda i: {"edge": links[i]}, len(links))
+        if typed:
+            counts = [data[name].num_nodes for name in data.node_types]
+            if level == ModelTaskLevel.graph and (len(target) == 1 or len(target) not in counts):
+                return asked(lambda _: {"graph": True}, 1, None)
+            node_type = self.node_type or explained_type(data, len(target))
+            return asked(lambda i: {"node": (node_type, i)}, len(target))
+        count = data.x.shape[0]
+        per_graph = batch is not None and len(target) == int(batch.max()) + 1 != count
+        if level == ModelTaskLevel.node and not per_graph:
+            return asked(lambda i: {"node": i}, count)
+        batch = data.x.new_zeros(count, dtype=torch.long) if batch is None else batch
+        questions = []
+        for i in _positions(index, int(batch.max()) + 1):
+            nodes = batch == i
+            edges = nodes[data.edge_index].all(0).nonzero()[:, 0].cpu()
+            arguments = {"graph": True, **self._target(target, i)}
+            part = data.subgraph(nodes)
+            questions.append(_Question(part, arguments, nodes.nonzero()[:, 0].cpu(), edges))
+        return questions
 
-    def _asked(
-        self,
-        data: Any,
-        target: Tensor,
-        positions: list[int],
-        argument: Callable[[int], dict[str, Any]],
-    ) -> list[_Question]:
-        return [
-            _Question(data, {**argument(i), "target": self._target(target, i)}) for i in positions
-        ]
-
-    def _target(self, target: Tensor, position: int) -> int | None:
-        """The class to explain; None for regression, which has no classes."""
+    def _target(self, target: Tensor, position: int) -> dict[str, int]:
+        """The class to explain; none for regression, which has no classes."""
         if self.model_config.mode == ModelMode.regression:
-            return None
-        return int(target.reshape(-1)[position])
+            return {}
+        return {"target": int(target.reshape(-1)[position])}
 
-    def _explain(self, model: torch.nn.Module, question: _Question, method: Method) -> Explanation:
+    def _explained(
+        self, model: torch.nn.Module, questions: Sequence[_Question], method: Method
+    ) -> list[Explanation]:
         returns = self.model_config.return_type
         regression = self.model_config.mode == ModelMode.regression
-        scale: Scale = "value" if regression else "probability"
-        output: Any = "raw" if returns is None else returns.value
-        return explain(
-            model,
-            question.data,
-            method=method,
-            seed=self.seed,
-            output=output,
-            scale=scale,
-            **question.arguments,
-        )
+        options: dict[str, Any] = {
+            "method": method,
+            "seed": self.seed,
+            "output": "raw" if returns is None else returns.value,
+            "scale": "value" if regression else "probability",
+        }
+        return [
+            explain(model, question.data, **options, **question.arguments) for question in questions
+        ]
 
     def _node_method(self) -> Method:
         method = self.method
         if not isinstance(method, GraphSVX) or not isinstance(method.players, DefaultPlayers):
             return method
         kind = method.players
+        shared: Any = {"hops": kind.hops, "features": kind.features, "reference": kind.reference}
         if self.explainer_config.node_mask_type == MaskType.attributes:
-            cells = Cells(
-                hops=kind.hops,
-                features=kind.features,
-                reference=kind.reference,
-                top_nodes=MOST_CELLS,
-                top_features=16,
-            )
+            cells = Cells(**shared, top_nodes=MOST_CELLS, top_features=16)
             return method.with_settings(players=cells)
         if self.explainer_config.node_mask_type == MaskType.common_attributes:
-            players = SubgraphFeatures(
-                hops=kind.hops, features=kind.features, reference=kind.reference
-            )
-            return method.with_settings(players=players)
+            return method.with_settings(players=SubgraphFeatures(**shared))
         return method
-
-    def _edge_method(self) -> Method:
-        if not isinstance(self.method, GraphSVX):
-            raise UnsupportedError("an edge mask needs the method GraphSVX")
-        return self.method.with_settings(players=Edges(hops=self.method.players.hops))
-
-
-def _links(pairs: Any) -> list[tuple[int, ...]]:
-    """The explained links, each as a pair of nodes."""
-    if not isinstance(pairs, Tensor):
-        raise UnsupportedError(
-            "GraphSVXAlgorithm explains links of a model that takes edge_label_index"
-        )
-    return [tuple(pair) for pair in pairs.reshape(2, -1).t().tolist()]
 
 
 def _positions(index: int | Tensor | None, count: int) -> list[int]:
@@ -288,42 +245,10 @@ def _positions(index: int | Tensor | None, count: int) -> list[int]:
     indices = torch.as_tensor(index)
     if indices.dtype == torch.bool:
         indices = indices.nonzero()
-    positions: list[int] = indices.reshape(-1).tolist()
-    return [position % count for position in positions]
+    return [int(position) % count for position in indices.reshape(-1)]
 
 
-def _part(data: Data, nodes: Tensor) -> tuple[Data, Tensor, Tensor]:
-    """The graph on `nodes`, its nodes, and the positions of its edges."""
-    count, edges = data.x.shape[0], data.edge_index.shape[1]
-    edge_index, _, inside = subgraph(
-        nodes, data.edge_index, relabel_nodes=True, num_nodes=count, return_edge_mask=True
-    )
-    positions = inside.nonzero()[:, 0]
-    attributes = {
-        key: value[nodes]
-        if value.shape[:1] == (count,)
-        else value[positions]
-        if value.shape[:1] == (edges,)
-        else value
-        for key, value in data.to_dict().items()
-        if isinstance(value, Tensor) and key not in ("x", "edge_index")
-    }
-    part = Data(x=data.x[nodes], edge_index=edge_index, **attributes)
-    return part, nodes.cpu(), positions.cpu()
-
-
-# Signed credit as the masks of `torch_geometric.explain`.
-
-
-def set_masks(converted: Any, side: str) -> None:
-    """Masks of all types on one scale."""
-    stores = converted.node_stores if side == "node" else converted.edge_stores
-    credited = [store for store in stores if f"{side}_credit" in store]
-    parts = [store[f"{side}_credit"] for store in credited]
-    masked = mask(torch.cat([part.reshape(-1) for part in parts]))
-    values = torch.split(masked, [part.numel() for part in parts])
-    for store, part, of_part in zip(credited, parts, values, strict=True):
-        store[f"{side}_mask"] = of_part.reshape(part.shape).clone()
+# Signed credit, as the masks of `torch_geometric.explain` are made of.
 
 
 def set_node_credit(
@@ -331,67 +256,56 @@ def set_node_credit(
     questions: Sequence[_Question],
     explanations: Sequence[Explanation],
     kind: MaskType,
-    x: Tensor | Mapping[Any, Tensor],
+    data: Any,
 ) -> None:
     """Average signed credit of nodes, or of their features, as `node_credit` by node type.
 
     An explained node has the credit of its own features.
     """
-    features = torch.stack([feature_credit(e) for e in explanations])
-    if kind == MaskType.attributes and isinstance(x, Tensor):
-        cells = torch.zeros(x.shape, dtype=torch.float64)
+    types, attributes = explanations[0].hetero, kind == MaskType.attributes
+    if attributes and types is None:
+        cells = torch.zeros(data.x.shape, dtype=torch.float64)
         for question, explanation in zip(questions, explanations, strict=True):
             cells[question.nodes] += cell_credit(explanation, question.data)
         converted.node_credit = (cells / len(explanations)).float()
         return
-    if isinstance(x, Tensor):
-        parts = [(converted, (0, len(x)), slice(None))]
-        converted.feature_credit = features.mean(0).float()
-    else:
-        types = explanations[0].require_types()
-        columns = starmap(slice, pairwise(types.feature_starts))
-        stores = [converted[name] for name in types.node_types]
-        parts = list(zip(stores, pairwise(types.node_starts), columns, strict=True))
-        for store, (first, last), _ in parts:
-            store.num_nodes = last - first
-    nodes = torch.zeros(parts[-1][1][1], dtype=torch.float64)
+    features = torch.stack([feature_credit(explanation) for explanation in explanations])
+    nodes = torch.zeros(data.num_nodes, dtype=torch.float64)
     for question, explanation in zip(questions, explanations, strict=True):
         nodes[question.nodes] += node_credit(explanation) / len(explanations)
-    for store, (first, last), type_columns in parts:
-        mean = features[:, type_columns].mean(0)
+    if types is None:
+        converted.feature_credit = features.mean(0).float()
+    columns = stores_of(converted, types, "feature")
+    for (store, part), (_, own) in zip(stores_of(converted, types, "node"), columns, strict=True):
+        inside = range(*part.indices(len(nodes)))
+        if types is not None:
+            store.num_nodes = len(inside)
+        mean = features[:, own].mean(0)
         if kind == MaskType.common_attributes:
             if len(mean):
                 store.node_credit = mean[None].float()
             continue
-        width = max(1, len(mean)) if kind == MaskType.attributes else 1
-        credit = nodes[first:last, None].repeat(1, width) / width
-        for explanation, of_features in zip(explanations, features[:, type_columns], strict=True):
+        width = max(1, len(mean)) if attributes else 1
+        credit = nodes[part, None].repeat(1, width) / width
+        for explanation, of_features in zip(explanations, features[:, own], strict=True):
+            share = of_features / (max(1, len(explanation.centres)) * len(explanations))
             for centre in explanation.centres:
-                if first <= centre < last:
-                    share = of_features / (len(explanation.centres) * len(explanations))
-                    credit[centre - first] += share if width > 1 else share.sum()
+                if centre in inside:
+                    credit[centre - inside.start] += share if width > 1 else share.sum()
         store.node_credit = credit.float()
 
 
 def set_edge_credit(
-    converted: Any,
-    questions: Sequence[_Question],
-    explanations: Sequence[Explanation],
-    edge_index: Tensor | Mapping[Any, Tensor],
+    converted: Any, questions: Sequence[_Question], explanations: Sequence[Explanation], data: Any
 ) -> None:
     """Average signed credit of edges as `edge_credit` by edge type."""
-    if isinstance(edge_index, Tensor):
-        parts = [(converted, (0, edge_index.shape[1]))]
-    else:
-        types = explanations[0].require_types()
-        stores = [converted[name] for name in types.edge_types]
-        parts = list(zip(stores, pairwise(types.edge_starts), strict=True))
-    total = torch.zeros(parts[-1][1][1], dtype=torch.float64)
+    types = explanations[0].hetero
+    total = torch.zeros(data.num_edges, dtype=torch.float64)
     for question, explanation in zip(questions, explanations, strict=True):
-        columns = question.data.edge_index if isinstance(edge_index, Tensor) else None
+        columns = question.data.edge_index if types is None else None
         total[question.edges] += edge_credit(explanation, columns) / len(explanations)
-    for store, (first, last) in parts:
-        store.edge_credit = total[first:last].float()
+    for store, part in stores_of(converted, types, "edge"):
+        store.edge_credit = total[part].float()
 
 
 def cell_credit(explanation: Explanation, data: Data) -> Tensor:
@@ -400,26 +314,36 @@ def cell_credit(explanation: Explanation, data: Data) -> Tensor:
     The credit of features that share a cell, and that of nodes without cells, is spread evenly
     over their columns.
     """
-    if explanation.cells is None:
+    cells = explanation.cells
+    if cells is None:
         return explanation.to_captum(data)[0][0].double().cpu()
-    matrix, row = explanation.cell_matrix, explanation.outputs.index(explanation.target)
-    columns_of: dict[int, set[int]] = {}
-    for node, feature in zip(explanation.cells.nodes, explanation.cells.features, strict=True):
-        columns_of.setdefault(node, set()).add(feature)
-    values = explanation.cells.values[row].tolist()
-    for node, feature, value in zip(
-        explanation.cells.nodes, explanation.cells.features, values, strict=True
-    ):
-        others = [column for column in range(matrix.shape[1]) if column not in columns_of[node]]
-        if feature == OTHER_FEATURES and others:
-            matrix[node, others] += value / len(others)
+    matrix, values = explanation.cell_matrix, cells.values[explanation.row].tolist()
+    alone = torch.zeros(matrix.shape, dtype=torch.bool)
+    for node, feature in zip(cells.nodes, cells.features, strict=True):
+        if feature >= 0:
+            alone[node, feature] = True
+    for node, feature, value in zip(cells.nodes, cells.features, values, strict=True):
+        others = ~alone[node]
+        if feature == OTHER_FEATURES and others.any():
+            matrix[node, others] += value / int(others.sum())
     for node, value in explanation.nodes.items():
-        if node not in columns_of and node >= 0:
+        if node not in cells.nodes and node >= 0:
             matrix[node] += value / matrix.shape[1]
     return matrix
 
 
-# Typed graphs inside `torch_geometric.explain.Explainer`.
+# The arguments of a call as a graph.
+
+
+def plain_data(x: Tensor, edge_index: Tensor, keywords: Mapping[str, Any]) -> Data:
+    """The tensors of a call as one graph."""
+    asked = ("batch", "edge_label_index", "batch_size")  # of the question, not of the graph
+    others = {name: value for name, value in keywords.items() if name not in asked}
+    attributes = {name: value for name, value in others.items() if isinstance(value, Tensor)}
+    left_out = sorted(others.keys() - attributes.keys())
+    if any(others[name] is not None for name in left_out):
+        raise UnsupportedError(f"GraphSVXAlgorithm passes tensors on to the model, got {left_out}")
+    return Data(x=x, edge_index=edge_index, **attributes)
 
 
 def hetero_data(
@@ -435,14 +359,8 @@ def hetero_data(
             if kind not in x_dict:  # no features: at least the nodes that edges name
                 count = int(edge_index[end].max()) + 1 if edge_index.numel() else 0
                 data[kind].num_nodes = max(count, data[kind].get("num_nodes", 0))
-    graphs = 1 + max(
-        (
-            int(batch.max())
-            for batch in (keywords.get("batch_dict") or {}).values()
-            if batch.numel()
-        ),
-        default=0,
-    )
+    batches = (keywords.get("batch_dict") or {}).values()
+    graphs = 1 + max((int(batch.max()) for batch in batches if batch.numel()), default=0)
     if graphs > 1:
         raise UnsupportedError(
             f"GraphSVXAlgorithm explains one typed graph at a time, got a batch of {graphs}; call "

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Container, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import HeteroData
 from torch_geometric.explain import Explanation as PygExplanation
 from torch_geometric.explain import HeteroExplanation
 
 from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
 from graphsvx.results.credit import Interactions, PlayerKind
-from graphsvx.results.details import GraphTypes
+from graphsvx.results.details import GraphTypes, Groups
 from graphsvx.results.ranking import Entry, Players, cell_name, listed
 from graphsvx.utils.constraints import shown
 from graphsvx.utils.imports import require_extra
+from graphsvx.utils.printable import count
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -50,28 +54,22 @@ def to_pandas(explanation: Explanation, players: Players | Literal["cells"] = "a
 _COLUMNS = ["kind", "id", "name", "credit", "error", "hops"]
 
 
-def _rows(explanation: Explanation, players: Players) -> list[dict[str, Any]]:
-    hops = explanation.field.distances
+def _rows(explanation: Explanation, players: Players) -> list[tuple[Any, ...]]:
+    hops, types = explanation.field.distances, explanation.hetero
+
+    def id_of(kind: str, key: tuple[int, ...]) -> Any:
+        ids: tuple[Any, ...] = key
+        if types is not None and min(key) >= 0:  # a group is -1
+            ids = tuple(map(types.column if kind == "feature" else types.node, key))
+        return ids if kind == "edge" else ids[0]
+
     return [
-        {
-            "kind": entry.kind,
-            "id": _id(explanation, entry.kind, entry.key),
-            "name": entry.name,
-            "credit": entry.credit,
-            "error": entry.error,
-            "hops": hops.get(entry.key[0], np.nan) if entry.kind == "node" else np.nan,
-        }
+        (
+            *(entry.kind, id_of(entry.kind, entry.key), entry.name, entry.credit, entry.error),
+            hops.get(entry.key[0], np.nan) if entry.kind == "node" else np.nan,
+        )
         for entry in listed(explanation, players)
     ]
-
-
-def _id(explanation: Explanation, kind: str, key: tuple[int, ...]) -> Any:
-    types = explanation.hetero
-    if types is None or min(key) < 0:  # a group is -1
-        return key if kind == "edge" else key[0]
-    if kind == "feature":
-        return types.column(key[0])
-    return types.node(key[0]) if kind == "node" else tuple(types.node(end) for end in key)
 
 
 def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all") -> Any:
@@ -80,17 +78,12 @@ def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all"
     `explanation` is the position, `query` the node, link, group or graph that is explained.
     """
     pandas = require_extra("pandas", "data")
-    rows = []
-    for position, explanation in enumerate(explanations):
-        about = {
-            "explanation": position,
-            "query": _query(explanation),
-            "target": explanation.target,
-            "prediction": explanation.prediction,
-            "base": explanation.base,
-        }
-        rows += [{**about, **row} for row in _rows(explanation, players)]
     columns = ["explanation", "query", "target", "prediction", "base", *_COLUMNS]
+    rows = [
+        (position, _query(e), e.target, e.prediction, e.base, *row)
+        for position, e in enumerate(explanations)
+        for row in _rows(e, players)
+    ]
     return pandas.DataFrame(rows, columns=columns)
 
 
@@ -115,15 +108,12 @@ def to_networkx(explanation: Explanation) -> nx.DiGraph:
     graph = nx.DiGraph(
         base=explanation.base, prediction=explanation.prediction, target=explanation.target
     )
-    players = {entry.key[0]: entry for entry in listed(explanation, "nodes")}
+    players = {entry.key[0]: (entry.credit, entry.error) for entry in listed(explanation, "nodes")}
     labels, types = explanation.node_labels, explanation.hetero
     for position, (node, hops) in enumerate(field.distances.items()):
-        about: dict[str, Any] = {
-            "credit": players[node].credit if node in players else 0.0,
-            "error": players[node].error if node in players else 0.0,
-            "hops": hops,
-            "explained": node in explanation.centres,
-        }
+        credit, error = players.get(node, (0.0, 0.0))
+        about: dict[str, Any] = {"credit": credit, "error": error, "hops": hops}
+        about["explained"] = node in explanation.centres
         if node in labels:
             about["name"] = labels[node]
         if types is not None:
@@ -157,20 +147,52 @@ def mask(credit: Tensor) -> Tensor:
     return torch.where(on, LEAST + (1 - LEAST) * sizes / largest, torch.zeros_like(sizes))
 
 
+def stores_of(
+    converted: Any, types: GraphTypes | None, kind: PlayerKind, only: Container[Any] | None = None
+) -> list[tuple[Any, slice]]:
+    """Where PyG keeps the values of each type, and which these are among those of all types."""
+    if types is None:
+        return [(converted, slice(None))]
+    names, starts = {
+        "node": (types.node_types, types.node_starts),
+        "feature": (types.node_types, types.feature_starts),
+        "edge": (types.edge_types, types.edge_starts),
+    }[kind]
+    return [
+        (converted[name], slice(*ends))
+        for name, ends in zip(names, pairwise(starts), strict=True)
+        if only is None or name in only
+    ]
+
+
+def set_masks(
+    converted: Any, types: GraphTypes | None, kind: PlayerKind, explained: Iterable[int] = ()
+) -> None:
+    """Masks of all types on one scale, by the size of their credit; 1 for `explained` nodes."""
+    name = f"{kind}_credit"
+    credited = [place for place in stores_of(converted, types, kind) if name in place[0]]
+    parts = [store[name] for store, _ in credited]
+    values = torch.split(
+        mask(torch.cat([part.reshape(-1) for part in parts])), [part.numel() for part in parts]
+    )
+    for (store, place), part, of_part in zip(credited, parts, values, strict=True):
+        store[f"{kind}_mask"] = of_part.reshape(part.shape).clone()
+        first = place.start or 0
+        inside = [node - first for node in explained if 0 <= node - first < len(part)]
+        store[f"{kind}_mask"][inside] = 1.0
+
+
 def _with_sizes(explanation: Any) -> Any:
     """A copy for drawings: what masks keep has its credit's size as a share of the largest."""
     picture = copy.copy(explanation)
     for side, stores in (("node", picture.node_stores), ("edge", picture.edge_stores)):
-        credited = [
-            store
-            for store in stores
-            if f"{side}_credit" in store and store.get(f"{side}_mask") is not None
-        ]
-        sizes = [store[f"{side}_credit"].abs() for store in credited]
+        mask, credit = f"{side}_mask", f"{side}_credit"
+        credited = [store for store in stores if credit in store and mask in store]
+        sizes = [store[credit].abs() for store in credited]
         largest = max((float(size.max()) for size in sizes if size.numel()), default=0.0) or 1.0
         for store, size in zip(credited, sizes, strict=True):
             shares = torch.where(size > 0, size / largest, 1.0)  # explained nodes have no credit
-            store[f"{side}_mask"] = torch.where(store[f"{side}_mask"] > 0, shares, 0.0)
+            store[mask] = torch.where(store[mask] > 0, shares, 0.0)
     return picture
 
 
@@ -242,68 +264,47 @@ def to_pyg(explanation: Explanation, data: Any = None) -> Any:
     Of a typed graph it is a `HeteroExplanation`: masks of nodes, or of edges where these play, for
     each type, and with `data` edges too.
     """
-    types = explanation.hetero
-    nodes, edges_play = node_credit(explanation), explanation.edge_credit.players > 0
-    if types is None:
-        converted: Any = CreditedExplanation()
-        edge_index = None if data is None else _edge_index(data)
-        edge_index = explanation.field.edge_index if edge_index is None else edge_index
-        converted.edge_index = edge_index
-        if data is not None:
-            converted.x = data.x
-    else:
-        converted = CreditedHeteroExplanation()
-        edge_index = None if data is None else _copied_edges(converted, types, data)
+    types, edges_play = explanation.hetero, explanation.edge_credit.players > 0
+    converted, edge_index = _graph(explanation, data)
+    nodes, credits = node_credit(explanation), dict[PlayerKind, Tensor]()
     if types is None or not edges_play:
-        node_masks = mask(nodes).float()
-        node_masks[list(explanation.centres)] = 1.0
-        for store, part in _stores(converted, types, "node"):
-            store.node_mask = node_masks[part, None].clone()
-            store.node_credit = nodes[part, None].float()
-            store.num_nodes = len(store.node_mask)
-    edges = None
+        credits["node"] = nodes[:, None]
     if edges_play:
-        edges = edge_credit(explanation, edge_index if types is None else None)
+        credits["edge"] = edge_credit(explanation, edge_index)
     elif edge_index is not None:
-        edges = carried_credit(explanation, nodes, edge_index)
-    if edges is not None:
-        edge_masks = mask(edges).float()
-        for store, part in _stores(converted, types, "edge"):
-            store.edge_mask, store.edge_credit = edge_masks[part].clone(), edges[part].float()
+        credits["edge"] = carried_credit(explanation, nodes, edge_index)
+    for kind, credit in credits.items():
+        for store, part in stores_of(converted, types, kind):
+            store[f"{kind}_credit"] = credit[part]
+            if kind == "node":
+                store.num_nodes = len(credit[part])
+        set_masks(converted, types, kind, explanation.centres if kind == "node" else ())
+        converted.apply(Tensor.float, f"{kind}_credit", f"{kind}_mask")
     features = feature_credit(explanation).float()
-    for store, part in _stores(converted, types, "feature", explanation.features):
+    for store, part in stores_of(converted, types, "feature", explanation.features):
         store.feature_credit = features[part]
     converted.edge_credit_from = "edges" if edges_play else "nodes"
     converted.target = torch.tensor([explanation.target])
     converted.prediction_score, converted.base = explanation.prediction, explanation.base
-    if data is not None and (types is None or types.edge_types):
+    if data is not None:
         with_edges = data if types is None else data[types.edge_types[0]]
         converted = converted.to(with_edges.edge_index.device)
     converted._graphsvx = explanation
     return converted
 
 
-def _stores(
-    converted: Any, types: GraphTypes | None, kind: PlayerKind, only: Container[Any] | None = None
-) -> list[tuple[Any, slice]]:
-    """Where the values of each type are kept, and which these are among those of all types."""
+def _graph(explanation: Explanation, data: Any) -> tuple[Any, Tensor | None]:
+    """PyG's explanation with edges, and with `data` features; and the edges among all nodes."""
+    types = explanation.hetero
     if types is None:
-        return [(converted, slice(None))]
-    names, starts = {
-        "node": (types.node_types, types.node_starts),
-        "feature": (types.node_types, types.feature_starts),
-        "edge": (types.edge_types, types.edge_starts),
-    }[kind]
-    return [
-        (converted[name], slice(first, last))
-        for name, first, last in zip(names, starts, starts[1:], strict=False)
-        if only is None or name in only
-    ]
-
-
-def _copied_edges(converted: Any, types: GraphTypes, data: Any) -> Tensor:
-    """Copies features and edges of a typed graph; returns edges by numbers among all nodes."""
-    if not {*types.edge_types} <= {*getattr(data, "edge_types", ())}:
+        converted: Any = CreditedExplanation(edge_index=explanation.field.edge_index)
+        if data is not None:
+            converted.x, converted.edge_index = data.x, _edge_index(data)
+        return converted, converted.edge_index
+    converted = CreditedHeteroExplanation()
+    if data is None:
+        return converted, None
+    if not isinstance(data, HeteroData) or not {*types.edge_types} <= {*data.edge_types}:
         raise InputError(f"data must be the HeteroData that was explained, got {shown(data)}")
     first = dict(zip(types.node_types, types.node_starts, strict=False))
     ends = []
@@ -314,7 +315,7 @@ def _copied_edges(converted: Any, types: GraphTypes, data: Any) -> Tensor:
     for node_type in types.node_types:
         if "x" in data[node_type]:
             converted[node_type].x = data[node_type].x
-    return torch.cat(ends, 1)
+    return converted, torch.cat(ends, 1)
 
 
 def node_credit(explanation: Explanation) -> Tensor:
@@ -337,33 +338,29 @@ def _spread(explanation: Explanation, players: Players, size: int) -> Tensor:
 def edge_credit(explanation: Explanation, edge_index: Tensor | None = None) -> Tensor:
     """Credit of each column of `edge_index`, [edges]; the columns of one player share it evenly.
 
-    By default of the edges of the receptive field; with node types, of all edges of the graph.
+    By default of the edges of the receptive field; with node types always of all edges.
     """
     types = explanation.hetero
-    if types is not None and edge_index is None:
+    if types is not None:
         shares = torch.bincount(types.edge_owners, minlength=explanation.edge_credit.players)
         credit = (explanation.edge_values / shares.clamp(min=1)).float()
         spread = torch.zeros(types.edge_starts[-1])
         return spread.index_add_(0, types.edge_members, credit[types.edge_owners])
     edge_index = explanation.field.edge_index if edge_index is None else edge_index
-    columns: dict[tuple[int, int], list[int]] = {}
+    columns: dict[tuple[int, int], list[int]] = defaultdict(list)
     for column, (u, v) in enumerate(edge_index.t().tolist()):
-        columns.setdefault((u, v), []).append(column)
-    groups = {} if explanation.groups is None else explanation.groups.edges
+        columns[u, v].append(column)
+    groups: Mapping[str, Sequence[tuple[int, ...]]] = (explanation.groups or Groups()).edges
     players = [
-        (groups.get(entry.name, [(entry.key[0], entry.key[1])]), entry.credit)
+        (groups.get(entry.name, [entry.key]), entry.credit)
         for entry in listed(explanation, "edges")
     ]
     played = {pair for pairs, _ in players for pair in pairs}
     apart = any(u != v and (v, u) in played for u, v in played)
     credit = torch.zeros(edge_index.shape[1], dtype=torch.float64)
-    for pairs, value in players:
-        positions: list[int] = []
-        for u, v in pairs:
-            positions += columns.get((u, v), [])
-            if u != v and not apart:  # the two directions are one player
-                positions += columns.get((v, u), [])
-        _add(credit, positions, value)
+    for pairs, value in players:  # the two directions are one player unless they play apart
+        reverse = [] if apart else [(v, u) for u, v in pairs if u != v]
+        _add(credit, [column for u, v in (*pairs, *reverse) for column in columns[u, v]], value)
     return credit
 
 
@@ -375,17 +372,20 @@ def _add(credit: Tensor, places: Sequence[int], value: float) -> None:
 
 def members_of(explanation: Explanation, entry: Entry) -> Sequence[int]:
     """Nodes or columns that a player stands for."""
-    groups = explanation.groups
-    if groups is not None:
-        named = groups.nodes if entry.kind == "node" else groups.features
-        if entry.name in named:
-            return named[entry.name]
-    return entry.key
+    groups = explanation.groups or Groups()
+    named = groups.nodes if entry.kind == "node" else groups.features
+    return named.get(entry.name, entry.key)
+
+
+def tensor_of(graph: Any, name: str) -> Tensor | None:
+    """An attribute of a graph; None if there is no tensor of this name."""
+    value = getattr(graph, name, None)
+    return value if isinstance(value, Tensor) else None
 
 
 def _edge_index(data: Any) -> Tensor:
-    edge_index = getattr(data, "edge_index", None)
-    if not isinstance(edge_index, Tensor):
+    edge_index = tensor_of(data, "edge_index")
+    if edge_index is None:
         raise InputError("data must be the graph that was explained, with its edge_index")
     return edge_index
 
@@ -457,7 +457,7 @@ def many_to_shap(
                 display[row, column] = round(float(inputs[row, column]), 3)
             elif entry.kind == "node":
                 hops = distances.get(entry.key[0])
-                display[row, column] = "" if hops is None else f"{hops} hop" + "s" * (hops != 1)
+                display[row, column] = "" if hops is None else count(hops, "hop")
     return shap.Explanation(
         values=values,
         base_values=np.array([explanation.base for explanation in explanations]),
@@ -478,15 +478,11 @@ def feature_inputs(explanations: Sequence[Explanation], data: Any = None) -> Flo
         return None
     rows = []
     for explanation in explanations:
-        graph = data
-        if data is None:
-            graph = explanation.question.query.graph
-        elif explanation.graph_index is not None and not isinstance(
-            getattr(data, "x", None), Tensor
-        ):
+        graph = explanation.question.query.graph if data is None else data
+        if explanation.graph_index is not None and tensor_of(graph, "x") is None:
             graph = data[explanation.graph_index]
-        x = getattr(graph, "x", None)
-        if not isinstance(x, Tensor) or x.shape[0] != explanation.field.num_nodes:
+        x = tensor_of(graph, "x")
+        if x is None or x.shape[0] != explanation.field.num_nodes:
             raise InputError(
                 "data must be the graph that was explained, or the list of graphs, with x of "
                 f"{explanation.field.num_nodes} nodes for {explanation.title}"
@@ -504,10 +500,10 @@ def to_shapiq(explanation: Explanation) -> Any:
     shapiq = require_extra("shapiq", quiet=(Warning,))
     record, row = explanation.interactions, explanation.row
     credit = torch.cat([part.values[row] for part in explanation.credit_by_kind.values()])
-    members, values = [[player] for player in range(len(credit))], credit
+    members, values = torch.arange(len(credit))[:, None], credit
     if record is not None:
-        members, values = record.members.t().tolist(), record.values[row]
-    sets = [tuple(player for player in players if player >= 0) for players in members]
+        members, values = record.members.t(), record.values[row]
+    sets = [tuple(player for player in players if player >= 0) for players in members.tolist()]
     scores = {(): explanation.base, **dict(zip(sets, values.tolist(), strict=True))}
     return shapiq.InteractionValues(
         values=torch.tensor([*scores.values()], dtype=torch.float64).numpy(),
