@@ -39,6 +39,11 @@ def test_an_argument_of_another_type_is_refused_by_name(name, argument):
     assert plt.get_fignums() == []
 
 
+@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
+def test_every_argument_is_described(name, argument):
+    assert f"\n    {argument}: " in inspect.getdoc(getattr(plot, name))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -57,7 +57,7 @@ KINDS: dict[str, Callable[..., Axes]] = {
 }
 
 
-@checks_arguments
+@canvas.plot(kind="of the plot.", options="of that plot.")
 def explanation(
     explanation: Explanation, ax: canvas.GivenAxes = None, kind: str | None = None, **options: Any
 ) -> Axes:
@@ -65,15 +65,6 @@ def explanation(
 
     `kind` is "graph", "bars" or "waterfall"; of interactions "heatmap" or "network"; of
     `players="cells"` "cells". `options` go to `plot.graph`, `plot.bars` and so on.
-
-    Args:
-        explanation: what is shown.
-        ax: axes to draw on; new ones by default.
-        kind: of the plot.
-        options: of that plot.
-
-    Returns:
-        The axes.
 
     Raises:
         InputError: `kind` is unknown.

@@ -11,21 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from graphsvx.core.arrays import Floats
+from graphsvx.results import ranking
 from graphsvx.results.describe import adds_up
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.ranking import (
-    Entry,
-    Fold,
-    Players,
-    decimal,
-    entries,
-    folds,
-    leading,
-    scale_of,
-    signed,
-    without,
-)
-from graphsvx.utils.constraints import checks_arguments
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 
@@ -33,64 +21,51 @@ CONFIDENCE = 1.96
 """Half width of error bars in standard errors (95 % interval of a normal distribution)."""
 
 
-@checks_arguments
+@canvas.plot()
 def bars(
     explanation: Explanation,
     ax: canvas.GivenAxes = None,
     *,
-    players: Players = "all",
+    players: ranking.Players = "all",
     top: canvas.Top = 12,
     title: bool = True,
 ) -> Axes:
     """Bars of the `top` players by absolute credit, largest first, with 95 % intervals.
 
     Of more than 30 players the groups (rings or branches of nodes, features) come first, above a
-    line. Players whose interval holds 0 are summed; if that is so for all, bars are pale.
-
-    Args:
-        explanation: what is shown.
-        ax: axes to draw on; new ones by default.
-        players: "all", "nodes", "features" or "edges".
-        top: number of players that are shown.
-        title: whether it is drawn.
-
-    Returns:
-        The axes.
-
+    line. ranking.Players whose interval holds 0 are summed; if that is so for all, bars are pale.
     """
-    ranked = entries(explanation, players)
-    groups = folds(explanation, players)
+    ranked = ranking.entries(explanation, players)
+    groups = ranking.folds(explanation, players)
     alone = [group.entries[0] for group in groups if len(group.entries) == 1]
-    leaders, rest = leading(without(ranked, alone), max(1, top - len(groups)))
+    leaders, rest = ranking.leading(ranking.without(ranked, alone), max(1, top - len(groups)))
     rest = [] if groups else rest
-    shown: list[Entry | Fold] = [*groups, *leaders]
-    height = 1.3 + 0.28 * max(2, len(shown) + bool(rest))
+    shown: list[ranking.Entry | ranking.Fold] = [*groups, *leaders]
+    rows = [(e.name, e.credit, e.error, _colour(e.credit, e.sure)) for e in shown]
+    if rest:
+        total = math.fsum(entry.credit for entry in rest)
+        rows.append((f"{len(rest)} more together", total, 0.0, palette.GREY))
+    height = 1.3 + 0.28 * max(2, len(rows))
     ax = canvas.axes(ax, 5.2, height, grid="x", title=explanation.title if title else "")
     if not ranked:
-        return _no_players(ax)
-    values = np.array([entry.credit for entry in shown])
-    errors = np.array([CONFIDENCE * entry.error for entry in shown])
-    errors[~np.isfinite(errors)] = 0.0
-    names = [entry.name for entry in shown]
-    colours = [_colour(entry.credit, entry.sure) for entry in shown]
-    if rest:
-        values = np.append(values, math.fsum(entry.credit for entry in rest))
-        errors = np.append(errors, 0.0)
-        names.append(f"{len(rest)} more together")
-        colours.append(palette.GREY)
+        ax.set(xticks=[], yticks=[])
+        ax.grid(visible=False)
+        ax.spines["bottom"].set_visible(False)
+        style: dict[str, Any] = {"fontsize": 9, "color": palette.GREY, "transform": ax.transAxes}
+        style |= {"ha": "center", "va": "center"}
+        canvas.text(ax, 0.5, 0.5, "no players: nothing to share out", **style)
+        return ax
+    names, credits, standard_errors, colours = zip(*rows, strict=True)
+    values = np.array(credits)
+    errors = np.nan_to_num(CONFIDENCE * np.array(standard_errors), posinf=0.0)
     if groups:
         ax.axhline(len(groups) - 0.5, color=palette.PALE, lw=0.8, gid="groups")
     ax.barh(range(len(values)), values, color=colours, height=0.68)
     estimated = bool(errors.any())
     if estimated:
+        style = {"fmt": "none", "ecolor": palette.INK, "gid": "errors"}
+        style |= {"elinewidth": 1.1, "capsize": 2.5, "capthick": 1.1}
         several = slice(len(shown))
-        style: dict[str, Any] = {
-            "fmt": "none",
-            "ecolor": palette.INK,
-            "elinewidth": 1.1,
-            "capsize": 2.5,
-        }
-        style |= {"capthick": 1.1, "gid": "errors"}
         ax.errorbar(values[several], range(len(shown)), xerr=errors[several], **style)
     ax.axvline(0, color=palette.INK, lw=0.8)
     canvas.tick_names(ax, names, most=34)
@@ -118,24 +93,15 @@ def _numbers(ax: Axes, values: Floats, reach: Floats) -> None:
     for i, (value, error) in enumerate(zip(values.tolist(), reach.tolist(), strict=True)):
         side, align = (1, "left") if value >= 0 else (-1, "right")
         end = value + side * (error + 0.02 * span)
-        canvas.text(ax, end, i, signed(value), va="center", ha=align)
+        canvas.text(ax, end, i, ranking.signed(value), va="center", ha=align)
 
 
-def _no_players(ax: Axes) -> Axes:
-    ax.set(xticks=[], yticks=[])
-    ax.grid(visible=False)
-    ax.spines["bottom"].set_visible(False)
-    words, style = "no players: nothing to share out", {"fontsize": 9, "color": palette.GREY}
-    canvas.text(ax, 0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", **style)
-    return ax
-
-
-@checks_arguments
+@canvas.plot()
 def waterfall(
     explanation: Explanation,
     ax: canvas.GivenAxes = None,
     *,
-    players: Players = "all",
+    players: ranking.Players = "all",
     top: canvas.Top = 10,
     title: bool = True,
 ) -> Axes:
@@ -144,24 +110,13 @@ def waterfall(
     The largest steps come first; players beyond `top`, those whose interval holds 0, and those of
     a kind that is not shown are summed, by group where there are many, so that the steps end at the
     prediction if credit adds up.
-
-    Args:
-        explanation: what is shown.
-        ax: axes to draw on; new ones by default.
-        players: "all", "nodes", "features" or "edges".
-        top: number of players that are shown.
-        title: whether it is drawn.
-
-    Returns:
-        The axes.
-
     """
-    shown, _ = leading(entries(explanation, players), top)
+    shown, _ = ranking.leading(ranking.entries(explanation, players), top)
     steps = [(entry.name, entry.credit) for entry in shown]
-    hidden = without(entries(explanation), shown)
-    groups, summed = folds(explanation), set(hidden)
+    hidden = ranking.without(ranking.entries(explanation), shown)
+    groups = ranking.folds(explanation)
     for group in groups:
-        members = [entry for entry in group.entries if entry in summed]
+        members = ranking.without([*group.entries], shown)
         name = group.name if len(members) == len(group.entries) else f"others of {group.name}"
         if members:
             steps.append((name, math.fsum(entry.credit for entry in members)))
@@ -197,8 +152,8 @@ def waterfall(
     ax.set_ylim(last + 0.6, -0.6)
     pad = 0.015 * (right - floor)
     ends = [base, *map(max, stops, stops[1:]), prediction]
-    numbers = [decimal(base), *map(signed, credits), decimal(prediction)]
+    numbers = [ranking.decimal(base), *map(ranking.signed, credits), ranking.decimal(prediction)]
     for i, (end, number) in enumerate(zip(ends, numbers, strict=True)):
         canvas.text(ax, end + pad, i, number, va="center")
-    canvas.axis_label(ax, scale_of(explanation))
+    canvas.axis_label(ax, ranking.scale_of(explanation))
     return ax

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ParamSpec
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -14,7 +15,7 @@ from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import scale_of
-from graphsvx.utils.constraints import Converted, Range, shown
+from graphsvx.utils.constraints import Converted, Range, checks_arguments, shown
 from graphsvx.utils.printable import one_line
 from graphsvx.views import palette
 
@@ -23,6 +24,34 @@ DIVERGING = LinearSegmentedColormap.from_list(
 )
 SMALL = 8.0
 TINY = 7.0
+
+
+P = ParamSpec("P")
+_ARGUMENTS = {
+    "explanation": "what is shown.",
+    "explanations": "what is shown.",
+    "ax": "axes to draw on; new ones by default.",
+    "players": '"all", "nodes", "features" or "edges".',
+    "top": "number of players that are shown.",
+    "labels": "one for each explanation.",
+    "title": "whether it is drawn.",
+    "legend": "whether it is drawn.",
+    "colorbar": "whether it is drawn.",
+}
+"""What plots have in common, in the words of their docstrings."""
+
+
+def plot(**described: str) -> Callable[[Callable[P, Axes]], Callable[P, Axes]]:
+    """Decorates a plot: its arguments are checked by annotations and listed in its docstring."""
+
+    def decorated(function: Callable[P, Axes]) -> Callable[P, Axes]:
+        words, names = _ARGUMENTS | described, inspect.signature(function).parameters
+        text, raises, errors = (inspect.getdoc(function) or "").partition("\n\nRaises:")
+        listed = "".join(f"\n    {name}: {words[name]}" for name in names)
+        function.__doc__ = f"{text}\n\nArgs:{listed}\n\nReturns:\n    The axes.{raises}{errors}"
+        return checks_arguments(function)
+
+    return decorated
 
 
 def _given_axes(ax: Any, name: str) -> Axes | None:
@@ -76,13 +105,8 @@ def axes(
         ax.grid(axis=grid, color="#ECEDF0", lw=0.8)  # type: ignore[arg-type]  # a Literal there
         ax.set_axisbelow(True)
     if title:
-        style: dict[str, Any] = {
-            "loc": "left",
-            "fontsize": 10,
-            "fontweight": "bold",
-            "color": palette.INK,
-        }
-        ax.set_title(title, pad=20 if below else 8, parse_math=False, **style)
+        style: dict[str, Any] = {"fontsize": 10, "fontweight": "bold", "color": palette.INK}
+        ax.set_title(title, loc="left", pad=20 if below else 8, parse_math=False, **style)
     if title and below:
         style = {"xycoords": "axes fraction", "ha": "left", "va": "bottom"}
         note_at(ax, below, (0, 1), (0, 7), fontsize=SMALL, color=palette.GREY, **style)

@@ -21,7 +21,7 @@ from graphsvx.errors import InputError
 from graphsvx.results.describe import adds_up
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import decimal, leading_pairs, signed
-from graphsvx.utils.constraints import Range, Seed, checks_arguments
+from graphsvx.utils.constraints import Range, Seed
 from graphsvx.views import drawing as drawings
 from graphsvx.views import palette
 from graphsvx.views.drawing import Dot, GraphDrawing, Stroke
@@ -74,7 +74,17 @@ class PlacedDrawing:
         return dot.plays and not dot.centre and weak and i not in self.bold
 
 
-@checks_arguments
+@canvas.plot(
+    layout='"force", "hops" (rings around the explained node) or "molecule"; by default what fits.',
+    seed="of the force layout.",
+    top="number of important nodes.",
+    max_nodes="beyond it, nodes with little credit are merged.",
+    labels="names or numbers at the nodes.",
+    atoms="symbol by node id.",
+    bonds="order by edge (u, v).",
+    largest="the credit at the end of the colour scale.",
+    together="number of interacting pairs.",
+)
 def graph(
     explanation: Explanation,
     ax: canvas.GivenAxes = None,
@@ -99,46 +109,22 @@ def graph(
     `+12` for twelve nodes. `atoms` (symbol by node id) and `bonds` (order by edge; 1.5 if aromatic)
     draw a molecule. `top` is the number of important nodes, `largest` the end of the colour scale.
     Where there are interactions, curves join the `together` strongest pairs of nodes.
-
-    Args:
-        explanation: what is shown.
-        ax: axes to draw on; new ones by default.
-        layout: "force", "hops" (rings around the explained node) or "molecule"; by default
-            what fits.
-        seed: of the force layout.
-        top: number of important nodes.
-        max_nodes: beyond it, nodes with little credit are merged.
-        labels: names or numbers at the nodes.
-        legend, colorbar, title: whether they are drawn.
-        atoms: symbol by node id.
-        bonds: order by edge (u, v).
-        largest: the credit at the end of the colour scale.
-        together: number of interacting pairs.
-
-    Returns:
-        The axes.
-
     """
-    full = drawings.drawing_of(explanation)
+    full = shown = drawings.drawing_of(explanation)
     symbols = None if atoms is None else _symbols(full, atoms)
-    shown = full
     if symbols is None:
         shown = drawings.with_groups(full, drawings.find_groups(full, max_nodes))
-    kind = layout or ("molecule" if symbols is not None else "force")
     bold = drawings.important(shown, top)
-    places = drawings.places(shown, kind, seed, bonds, bold)
+    layout = layout or ("molecule" if symbols is not None else "force")
+    places = drawings.places(shown, layout, seed, bonds, bold)
     sign = "+" if explanation.total >= 0 else "−"
     equation = (
         f"prediction {decimal(explanation.prediction)} = base {decimal(explanation.base)}"
         f" {sign} credit {decimal(abs(explanation.total))}"
     )
-    ax = canvas.axes(
-        ax,
-        5.4,
-        height_for(places, 5.4),
-        title=explanation.title if title else "",
-        below=equation if adds_up(explanation) else "",
-    )
+    below = equation if adds_up(explanation) else ""
+    words = {"title": explanation.title, "below": below} if title else {}
+    ax = canvas.axes(ax, 5.4, height_for(places, 5.4), **words)
     scale = full.largest if largest is None else largest
     drawing = PlacedDrawing(shown, places, _fit(ax, places), bold, scale, symbols, bonds or {})
     _draw_lines(ax, drawing)
@@ -164,22 +150,21 @@ def _symbols(drawing: GraphDrawing, atoms: Atoms) -> tuple[str, ...]:
 
 def height_for(places: drawings.Places, width: float) -> float:
     """Figure height in inches for which a figure of this width has no empty margins."""
-    left, right, bottom, top = drawings.extent(places)
-    share = (top - bottom + 1.0) / (right - left + 1.0)
-    return float(np.clip(0.8 * width * share + 1.2, 2.7, 1.1 * width))
+    low, high = drawings.extent(places)
+    wide, tall = high - low + 1.0
+    return float(np.clip(0.8 * width * (tall / wide) + 1.2, 2.7, 1.1 * width))
 
 
 def _fit(ax: Axes, places: drawings.Places) -> float:
     """Set limits with a margin; return the radius in points at which dots do not touch."""
-    left, right, bottom, top = drawings.extent(places)
-    margin = 0.03 * max(right - left, top - bottom) + 0.35
-    ax.update_datalim([(left - margin, bottom - margin), (right + margin, top + margin)])
+    low, high = drawings.extent(places)
+    margin = 0.03 * (high - low).max() + 0.35
+    ax.update_datalim([low - margin, high + margin])
     ax.margins(0)
     ax.set_aspect("equal")
     ax.set_axis_off()
     # The axes' box before the layout engine runs; colour bar and legend take about a quarter.
-    extent = np.array([right - left, top - bottom]) + 2 * margin
-    scale = (0.8 * np.array(canvas.size_in_points(ax)) / extent).min()
+    scale = (0.8 * np.array(canvas.size_in_points(ax)) / (high - low + 2 * margin)).min()
     return float(np.clip(0.36 * drawings.nearest_gap(places) * scale, 2.2, 13.0))
 
 

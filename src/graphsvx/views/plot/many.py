@@ -21,7 +21,7 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import feature_inputs
 from graphsvx.results.ranking import Entry, Player, Players, entries, listed, scale_of
 from graphsvx.results.summary import Summary
-from graphsvx.utils.constraints import Converted, Positive, checks_arguments, shown
+from graphsvx.utils.constraints import Converted, Positive, shown
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 from graphsvx.views.plot.bars import CONFIDENCE
@@ -80,7 +80,10 @@ def _labels(labels: Sequence[str] | None, explanations: Sequence[Explanation]) -
     return labels or [explanation.title for explanation in explanations]
 
 
-@checks_arguments
+@canvas.plot(
+    inputs="values that colour the dots, [explanations, columns of x].",
+    data="the explained graph, or a list of graphs.",
+)
 def beeswarm(
     explanations: Many,
     ax: canvas.GivenAxes = None,
@@ -95,18 +98,6 @@ def beeswarm(
 
     `data` (the graph that was explained, or the list of graphs) colours a feature's dots by its
     value, from low to high; so does `inputs`, the values as [explanations, columns of x].
-
-    Args:
-        explanations: what is shown.
-        ax: axes to draw on; new ones by default.
-        players: "all", "nodes", "features" or "edges".
-        top: number of players that are shown.
-        inputs: values that colour the dots, [explanations, columns of x].
-        data: the explained graph, or a list of graphs.
-        colorbar: whether it is drawn.
-
-    Returns:
-        The axes.
 
     Raises:
         InputError: `inputs` does not have a row for each explanation.
@@ -157,7 +148,7 @@ def _spread(values: Floats, bins: int = 60, width: float = 0.38) -> Floats:
     return height * min(0.12, width / max(1, deepest / 2))
 
 
-@checks_arguments
+@canvas.plot()
 def heatmap(
     explanations: Many,
     ax: canvas.GivenAxes = None,
@@ -168,17 +159,6 @@ def heatmap(
     colorbar: bool = True,
 ) -> Axes:
     """Credit of the most important players (rows) in every explanation (columns).
-
-    Args:
-        explanations: what is shown.
-        ax: axes to draw on; new ones by default.
-        players: "all", "nodes", "features" or "edges".
-        top: number of players that are shown.
-        labels: one for each explanation.
-        colorbar: whether it is drawn.
-
-    Returns:
-        The axes.
 
     Raises:
         InputError: there is not one label for each explanation.
@@ -208,7 +188,7 @@ def heatmap(
     return ax
 
 
-@checks_arguments
+@canvas.plot(motif="node ids.")
 def share(
     explanations: Many,
     motif: Collection[int] | Sequence[Collection[int]],
@@ -220,15 +200,6 @@ def share(
 
     `motif` are the node ids of the motif, for all explanations or one collection for each. Parts
     with negative credit extend to the left of 0.
-
-    Args:
-        explanations: what is shown.
-        motif: node ids.
-        ax: axes to draw on; new ones by default.
-        labels: one for each explanation.
-
-    Returns:
-        The axes.
 
     Raises:
         InputError: there is no explanation, or not one label for each.
@@ -288,7 +259,7 @@ def _parts(explanation: Explanation, motif: set[int]) -> dict[str, float]:
     return sums
 
 
-@checks_arguments
+@canvas.plot()
 def convergence(
     explanations: Many,
     ax: canvas.GivenAxes = None,
@@ -300,15 +271,6 @@ def convergence(
 
     `explanations` are of the same prediction with different budgets; shown are the `top` players
     of the one with the most calls.
-
-    Args:
-        explanations: what is shown.
-        ax: axes to draw on; new ones by default.
-        players: "all", "nodes", "features" or "edges".
-        top: number of players that are shown.
-
-    Returns:
-        The axes.
 
     Raises:
         InputError: there are fewer than two explanations.
@@ -323,8 +285,8 @@ def convergence(
     ends: list[tuple[float, str, str]] = []
     for i, (key, best) in enumerate(list(tables[-1].items())[:top]):
         by_budget = [table.get(key) for table in tables]
-        values = np.array([np.nan if e is None else e.credit for e in by_budget])
-        errors = np.array([np.nan if e is None else e.error for e in by_budget])
+        points = [(np.nan, np.nan) if e is None else (e.credit, e.error) for e in by_budget]
+        values, errors = np.array(points).T
         errors = np.nan_to_num(errors) * CONFIDENCE
         colour, style = INKS[i % len(INKS)], STYLES[i // len(INKS) % len(STYLES)]
         ax.fill_between(calls, values - errors, values + errors, color=colour, alpha=0.16, lw=0)
@@ -361,7 +323,11 @@ def _label_curves(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> Non
         canvas.note_at(ax, canvas.short(name, 18), (x, height), (7, 0), **style)
 
 
-@checks_arguments
+@canvas.plot(
+    counts="by method, an array [samples].",
+    players="their name, for the label of the axis.",
+    bandwidth="in players.",
+)
 def noise_kde(
     counts: Mapping[str, ArrayLike],
     ax: canvas.GivenAxes = None,
@@ -373,15 +339,6 @@ def noise_kde(
 
     `counts` has, by method, one number for each explained sample. The bandwidth of the Gaussian
     kernel is at least `bandwidth`, so that a constant count is drawn as a narrow peak.
-
-    Args:
-        counts: by method, an array [samples].
-        ax: axes to draw on; new ones by default.
-        players: their name, for the label of the axis.
-        bandwidth: in players.
-
-    Returns:
-        The axes.
 
     Raises:
         InputError: there are no counts, or some are not finite.
@@ -400,7 +357,9 @@ def noise_kde(
     most = max(float(samples.max()) for samples in numbers.values())
     grid = np.linspace(-3 * bandwidth, most + 1 + 3 * bandwidth, 400)
     for i, (name, samples) in enumerate(numbers.items()):
-        density = _density(samples, grid, bandwidth)
+        deviation = float(samples.std(ddof=1)) if len(samples) > 1 else 0.0
+        width = max(bandwidth, deviation * len(samples) ** -0.2)  # Scott's rule
+        density = norm.pdf(grid[:, None], samples, width).mean(1)
         colour = INKS[i % len(INKS)]
         ax.fill_between(grid, density, color=colour, alpha=0.12, lw=0)
         ax.plot(grid, density, color=colour, lw=1.7, linestyle=STYLES[i % len(STYLES)], label=name)
@@ -410,10 +369,3 @@ def noise_kde(
     canvas.axis_label(ax, "density", "y")
     canvas.legend(ax, fontsize=canvas.SMALL, handlelength=2.4)
     return ax
-
-
-def _density(samples: Floats, grid: Floats, least: float) -> Floats:
-    """Gaussian kernel density on `grid`; Scott's rule with a bandwidth of at least `least`."""
-    deviation = float(samples.std(ddof=1)) if len(samples) > 1 else 0.0
-    bandwidth = max(least, deviation * len(samples) ** -0.2)
-    return np.asarray(norm.pdf(grid[:, None], samples, bandwidth).mean(1))

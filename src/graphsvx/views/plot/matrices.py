@@ -13,7 +13,7 @@ from graphsvx.errors import InputError
 from graphsvx.results.credit import Interactions
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import cell_table, signed
-from graphsvx.utils.constraints import Range, checks_arguments
+from graphsvx.utils.constraints import Range
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 
@@ -23,22 +23,11 @@ Pairs = Annotated[int, Range(2)]
 """How many players are shown."""
 
 
-@checks_arguments
+@canvas.plot()
 def interaction_heatmap(
     explanation: Explanation, ax: canvas.GivenAxes = None, *, top: Pairs = 12, title: bool = True
 ) -> Axes:
-    """Matrix of the interactions of pairs among the `top` players with the strongest ones.
-
-    Args:
-        explanation: what is shown.
-        ax: axes to draw on; new ones by default.
-        top: number of players that are shown.
-        title: whether it is drawn.
-
-    Returns:
-        The axes.
-
-    """
+    """Matrix of the interactions of pairs among the `top` players with the strongest ones."""
     record, players, names, values = _strongest(explanation, top)
     largest = float(np.abs(values).max(initial=0.0)) or 1.0
     np.fill_diagonal(values, np.nan)
@@ -48,25 +37,13 @@ def interaction_heatmap(
     return ax
 
 
-@checks_arguments
+@canvas.plot()
 def network(
     explanation: Explanation, ax: canvas.GivenAxes = None, *, top: Pairs = 12, title: bool = True
 ) -> Axes:
-    """Players on a circle, coloured by their own value, and curves between those that interact.
-
-    Args:
-        explanation: what is shown.
-        ax: axes to draw on; new ones by default.
-        top: number of players that are shown.
-        title: whether it is drawn.
-
-    Returns:
-        The axes.
-
-    """
+    """Players on a circle, coloured by their own value, and curves between those that interact."""
     record, players, names, pairs = _strongest(explanation, top)
-    single = np.zeros(len(explanation.player_names))
-    alone = record.sizes == 1
+    single, alone = np.zeros(len(explanation.player_names)), record.sizes == 1
     single[record.members[0, alone].numpy()] = record.values[explanation.row, alone].numpy()
     ax = canvas.axes(ax, 5.2, 5.0, **_heading(explanation, record, title))
     angles = np.pi / 2 - 2 * np.pi * np.arange(len(players)) / max(1, len(players))
@@ -125,7 +102,7 @@ def _strongest(
     return record, players, [canvas.short(names[player], 18) for player in players], values
 
 
-@checks_arguments
+@canvas.plot(features="number of columns.")
 def cell_heatmap(
     explanation: Explanation,
     ax: canvas.GivenAxes = None,
@@ -138,15 +115,6 @@ def cell_heatmap(
     The first row is the explained node's own features. Columns are the `features` with the largest
     credit; all others of a node are summed in the last one. Cells whose interval holds 0 are pale
     and without a number; a node has no cell where the square is empty.
-
-    Args:
-        explanation: what is shown.
-        ax: axes to draw on; new ones by default.
-        features: number of columns.
-        title: whether it is drawn.
-
-    Returns:
-        The axes.
 
     Raises:
         InputError: no cells play; explain with `players="cells"`.
