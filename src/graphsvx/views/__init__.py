@@ -98,11 +98,11 @@ def table(explanation: Explanation, top: int = 10) -> Table:
         _Row(cell_name(explanation, cell), cell.value, cell.error)
         for cell in leading_cells(explanation, 5)
     ]
-    lines = [f"{equation(explanation)} ({scale_of(explanation)})"]
-    out = _frame(explanation, *lines, *(answer.line() for answer in explanation.answers))
+    answers = [answer.line() for answer in explanation.answers]
+    out = _frame(explanation, f"{equation(explanation)} ({scale_of(explanation)})", *answers)
     with_hops = explanation.kind == "node" and any(entry.kind == "node" for entry in shown)
     estimated = any(math.isfinite(entry.error) and entry.error > 0 for entry in ranked)
-    largest = max([abs(entry.credit) for entry in ranked] + [abs(g.credit) for g in groups] + [0.0])
+    largest = max((abs(part.credit) for part in (*ranked, *groups)), default=0.0)
     out.add_column("player", overflow="fold", max_width=44 if groups else 36)
     if with_hops:
         out.add_column("hops", justify="right")
@@ -181,9 +181,9 @@ def _generated_graph(explanation: Explanation) -> Table:
         neighbours[source].append(str(target))
     score = decimal(explanation.prediction, 4)
     out = _frame(explanation, f"the model gives this graph {score} ({scale_of(explanation)})")
-    columns = {"node": map(str, neighbours), "joined to": map(", ".join, neighbours.values())}
-    if field.classes is not None:
-        columns = {"node": columns["node"], "kind": map(str, field.classes.tolist()), **columns}
+    kinds = {} if field.classes is None else {"kind": map(str, field.classes.tolist())}
+    joined = map(", ".join, neighbours.values())
+    columns = {"node": map(str, neighbours), **kinds, "joined to": joined}
     for name in columns:
         out.add_column(name, justify="left" if name == "joined to" else "right")
     for row in zip(*columns.values(), strict=False):

@@ -7,7 +7,7 @@ deterministic given the drawing and the seed.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -18,10 +18,10 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial.distance import cdist
 
 from graphsvx.core.arrays import Floats, Ids
-from graphsvx.errors import InputError
-from graphsvx.results.credit import is_sure
+from graphsvx.results.credit import Uncertain
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import listed
+from graphsvx.utils.constraints import checked
 from graphsvx.utils.printable import one_line
 
 Places = Floats
@@ -33,7 +33,7 @@ CROWD = 20
 
 
 @dataclass(frozen=True)
-class Dot:
+class Dot(Uncertain):
     """A node of the receptive field, or a group of `count` > 1 nodes."""
 
     id: int
@@ -49,11 +49,6 @@ class Dot:
     count: int = 1
     shape: int = 0
     """Position of the node's type in a typed graph: types have different shapes."""
-
-    @property
-    def sure(self) -> bool:
-        """Whether the credit is exact, unknown, or at least two standard errors away from 0."""
-        return is_sure(self.credit, self.error)
 
 
 @dataclass(frozen=True)
@@ -116,20 +111,16 @@ def drawing_of(explanation: Explanation) -> GraphDrawing:
 
 
 def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Stroke, ...]:
-    def inside(pairs: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+    def inside(pairs: Iterable[Sequence[int]]) -> set[tuple[int, int]]:
         """Pairs of nodes that are both drawn, by their positions."""
-        return [
-            (position[u], position[v])
-            for u, v in pairs
-            if u in position and v in position and u != v
-        ]
+        drawn = (pair for pair in pairs if pair[0] != pair[1] and position.keys() >= {*pair})
+        return {(position[u], position[v]) for u, v in drawn}
 
-    directed = {*inside(explanation.field.edge_index.t().tolist())}
-    credit: dict[tuple[int, int], float] = {}
+    directed = inside(explanation.field.edge_index.t().tolist())
+    credit: dict[tuple[int, int], float] = defaultdict(float)
     for ends, value in _edge_credit(explanation):
         for a, b in inside([ends]):
-            pair = (min(a, b), max(a, b))
-            credit[pair] = credit.get(pair, 0.0) + value
+            credit[min(a, b), max(a, b)] += value
             directed.add((a, b))
     # Edges that exist in both directions are drawn without arrows.
     return tuple(
@@ -181,8 +172,6 @@ def important(drawing: GraphDrawing, top: int | None = None) -> frozenset[int]:
     80 % of the absolute credit, at most ten, without those that have less than 10 % of the largest
     credit or are less than two standard errors away from 0.
     """
-    if top is not None and top < 0:
-        raise InputError(f"top must be 0 or more, got {top}")
     dots = {i for i, dot in enumerate(drawing.dots) if dot.centre}
     singles = [i for i, dot in enumerate(drawing.dots) if dot.plays and dot.count == 1]
     singles.sort(key=lambda i: (-abs(drawing.dots[i].credit), drawing.dots[i].id))
@@ -191,10 +180,10 @@ def important(drawing: GraphDrawing, top: int | None = None) -> frozenset[int]:
     threshold = 0.8 * sum(abs(drawing.dots[i].credit) for i in singles)
     carried = 0.0
     for i in singles[:10]:
-        size, error = abs(drawing.dots[i].credit), drawing.dots[i].error
+        size = abs(drawing.dots[i].credit)
         if carried >= threshold or size == 0 or size < 0.1 * drawing.largest:
             break
-        if not size < 2 * error:  # an unknown error (NaN) does not exclude a dot
+        if drawing.dots[i].sure:
             dots.add(i)
         carried += size
     return frozenset(dots)
@@ -216,8 +205,6 @@ def find_groups(drawing: GraphDrawing, most: int, bubbles: int = 6) -> Grouping:
     shortest paths between them. A bubble holds the others of one branch (nearest to the same
     single dot) at one distance from the explained dots.
     """
-    if most < 1:
-        raise InputError(f"max_nodes must be at least 1, got {most}")
     if len(drawing.dots) <= most:
         return Grouping(tuple(range(len(drawing.dots))), ())
     single = _single_dots(drawing, most)
@@ -242,24 +229,22 @@ def with_groups(drawing: GraphDrawing, grouping: Grouping) -> GraphDrawing:
         for line in drawing.lines
         if line.a in position and line.b in position
     ]
-    for anchor, group in grouping.bubbles:
+    for anchor, members in grouping.bubbles:
+        group = [drawing.dots[i] for i in members]
         lines.append(Stroke(position[anchor], len(dots)))
-        dots.append(_bubble([drawing.dots[i] for i in group]))
+        bubble = Dot(
+            id=-1,
+            label=f"+{len(group)}",
+            hop=min(dot.hop for dot in group),
+            category=None,
+            credit=math.fsum(dot.credit for dot in group),
+            error=0.0,
+            plays=any(dot.plays for dot in group),
+            centre=False,
+            count=len(group),
+        )
+        dots.append(bubble)
     return GraphDrawing(tuple(dots), tuple(lines))
-
-
-def _bubble(group: Sequence[Dot]) -> Dot:
-    return Dot(
-        id=-1,
-        label=f"+{len(group)}",
-        hop=min(dot.hop for dot in group),
-        category=None,
-        credit=math.fsum(dot.credit for dot in group),
-        error=0.0,
-        plays=any(dot.plays for dot in group),
-        centre=False,
-        count=len(group),
-    )
 
 
 def _single_dots(drawing: GraphDrawing, most: int) -> set[int]:
@@ -333,9 +318,7 @@ def places(
     hop on a ring around the explained node, `molecule` uses rdkit's drawing rules if it is
     installed and `force` otherwise.
     """
-    if layout not in ("force", "hops", "molecule"):
-        raise InputError(f"layout must be 'force', 'hops' or 'molecule', got {layout!r}")
-    count = len(drawing.dots)
+    layout, count = checked(layout, Layout, "layout"), len(drawing.dots)
     if count < 2:
         return np.zeros((count, 2))
     if layout == "molecule":
@@ -347,15 +330,14 @@ def places(
     if layout == "hops":
         return rings
     crowded = count > CROWD
-    space = {True: 0.48, False: 0.24} if crowded else {True: 0.3, False: 0.3}
+    space = (0.24, 0.48) if crowded else (0.3, 0.3)
     # Radius of the space around each dot that should be free of others.
-    room = np.array(
-        [0.5 if dot.count > 1 else space[i in bold] for i, dot in enumerate(drawing.dots)]
-    )
+    room = [0.5 if dot.count > 1 else space[i in bold] for i, dot in enumerate(drawing.dots)]
     best, least = rings, math.inf
     for attempt in range(starts if count <= FEW else 1):
         start = rings if attempt == 0 else rings + rng.normal(0, 0.8, rings.shape)
-        positions = _remove_overlaps(_stress(drawing, start, bold if crowded else ()), room)
+        stress = _stress(drawing, start, bold if crowded else ())
+        positions = _remove_overlaps(stress, np.array(room))
         penalty = _crossing_penalty(drawing, positions) if count <= FEW else 0.0
         if penalty < least:
             best, least = positions, penalty
@@ -366,9 +348,7 @@ def places(
 
 def _crossing_penalty(drawing: GraphDrawing, places: Places) -> float:
     """Number of line crossings, plus a penalty for lines that pass over dots."""
-    if not drawing.lines:
-        return 0.0
-    ends = np.array([(line.a, line.b) for line in drawing.lines])
+    ends = np.array([(line.a, line.b) for line in drawing.lines], dtype=int).reshape(-1, 2)
     first = places[ends[:, 0]]
     direction, gap = places[ends[:, 1]] - first, places[None] - first[:, None]
     # On which side of each line each dot lies, [lines, dots].
@@ -522,12 +502,9 @@ def bond_order(bonds: Mapping[tuple[int, int], float], u: int, v: int) -> float:
     return float(bonds.get((u, v), bonds.get((v, u), 1.0)))
 
 
-def extent(places: Places) -> tuple[float, float, float, float]:
-    """Left, right, bottom and top of the dots."""
-    if not len(places):
-        return 0.0, 1.0, 0.0, 1.0
-    low, high = places.min(0), places.max(0)
-    return float(low[0]), float(high[0]), float(low[1]), float(high[1])
+def extent(places: Places) -> tuple[Floats, Floats]:
+    """Smallest and largest coordinates of the dots."""
+    return (places.min(0), places.max(0)) if len(places) else (np.zeros(2), np.ones(2))
 
 
 def nearest_gap(places: Places, default: float = 1.0) -> float:

@@ -17,18 +17,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.data import HeteroData
 
 from graphsvx.errors import InputError
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.credit import PlayerKind
 from graphsvx.results.describe import adds_up, describe
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.export import tensor_of
 from graphsvx.results.ranking import Fold, cell_table, folds, leading_pairs, scale_of
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
 from graphsvx.views import palette
-from graphsvx.views.drawing import GraphDrawing, Grouping
+from graphsvx.views.drawing import Dot, GraphDrawing, Grouping, Stroke
 
 __all__ = ["notebook", "page_data", "plan_of", "render", "write"]
 
@@ -81,6 +83,9 @@ def render(
     starts = 1 if many else drawings.STARTS
     records = [page_data(e, data, plan_of(e, starts), rows) for e in listed]
     text = _safe_json({"title": title, "explanations": records})
+    if many:  # browsers can undo it themselves
+        text = base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
+    plain = [tuple(map(markup.escape, (e.title, describe(e)))) for e in listed[:MANY]]
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
@@ -92,8 +97,8 @@ def render(
         "script": script,
         "body": "embedded" if embedded else "page",
         "type": "text/plain" if many else "application/json",
-        "data": _compressed(text) if many else text,
-        "plain": "".join(_without_script(explanation) for explanation in listed[:MANY]),
+        "data": text,
+        "plain": "".join(f"<h2>{title}</h2><p>{words}</p>" for title, words in plain),
     }
     # A single pass, so that placeholders inside inserted text are not replaced.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], _part("page.html"))
@@ -140,11 +145,6 @@ window.addEventListener('message', (event) => {
 """Script of the notebook: the frame becomes as tall as its page says."""
 
 
-def _compressed(text: str) -> str:
-    """Text as base64 of its zlib compression, which browsers can undo themselves."""
-    return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
-
-
 def _part(name: str) -> str:
     return resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
 
@@ -165,12 +165,6 @@ def _safe_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _without_script(explanation: Explanation) -> str:
-    """Title and description for browsers without JavaScript."""
-    title, description = markup.escape(explanation.title), markup.escape(describe(explanation))
-    return f"<h2>{title}</h2><p>{description}</p>"
-
-
 # --- the data of an explanation for the script of the page, ready for JSON -----------------------
 
 
@@ -187,7 +181,10 @@ def plan_of(explanation: Explanation, starts: int = drawings.STARTS) -> Placemen
     if not len(explanation.field.ids):
         return None
     by_output = [drawings.drawing_of(view) for view in _views(explanation)]
-    strongest = _strongest(by_output)
+    same_dots = zip(*(drawing.dots for drawing in by_output), strict=True)
+    # Of each node the largest absolute credit among the outputs.
+    dots = tuple(max(same, key=lambda dot: abs(dot.credit)) for same in same_dots)
+    strongest = replace(by_output[0], dots=dots)
     grouping = drawings.find_groups(strongest, MOST_DOTS)
     first = drawings.with_groups(by_output[explanation.row], grouping)
     bold = drawings.important(drawings.with_groups(strongest, grouping))
@@ -261,21 +258,18 @@ def _graph(
     named = dict(enumerate(map(one_line, feature_names or ())))
     names = map(one_line, explanation.feature_credit.names or ())
     named |= dict(zip(explanation.feature_ids.tolist(), names, strict=False))
+    dots = []
+    for dot, (x, y) in zip(first.dots, plan.places.tolist(), strict=True):
+        dots.append({name: getattr(dot, name) for name in DOT_COLUMNS})
+        dots[-1] |= {"class": dot.category, "x": round(x, 3), "y": round(y, 3)}
+        if rows is not None:
+            dots[-1]["features"] = _largest(rows, dot.id, named)
     return {
-        "dots": [
-            {
-                **{name: getattr(dot, name) for name in DOT_COLUMNS},
-                "class": dot.category,
-                "x": round(float(x), 3),
-                "y": round(float(y), 3),
-                **({} if rows is None else {"features": _largest(rows, dot.id, named)}),
-            }
-            for dot, (x, y) in zip(first.dots, plan.places, strict=True)
-        ],
+        "dots": dots,
         "lines": [[line.a, line.b, int(line.one_way), int(line.plays)] for line in first.lines],
-        "credit": _number([[dot.credit for dot in drawing.dots] for drawing in shown]),
-        "error": _number([[dot.error for dot in drawing.dots] for drawing in shown]),
-        "lineCredit": _number([[line.credit for line in drawing.lines] for drawing in shown]),
+        "credit": [_numbers(drawing.dots, "credit") for drawing in shown],
+        "error": [_numbers(drawing.dots, "error") for drawing in shown],
+        "lineCredit": [_numbers(drawing.lines, "credit") for drawing in shown],
         "members": [
             _members(by_output, group) if most_rows >= MOST_ROWS else []
             for _, group in plan.grouping.bubbles
@@ -290,23 +284,9 @@ def _members(by_output: list[GraphDrawing], group: Sequence[int]) -> list[list[A
     dots = [[drawing.dots[i] for drawing in by_output] for i in group]
     dots.sort(key=lambda same: -max(abs(dot.credit) for dot in same))
     return [
-        [
-            same[0].id,
-            same[0].label,
-            _number([dot.credit for dot in same]),
-            _number([dot.error for dot in same]),
-        ]
+        [same[0].id, same[0].label, _numbers(same, "credit"), _numbers(same, "error")]
         for same in dots[:MOST_MEMBERS]
     ]
-
-
-def _strongest(by_output: list[GraphDrawing]) -> GraphDrawing:
-    """A drawing in which every node has its largest absolute credit among the outputs."""
-    dots = tuple(
-        max(same, key=lambda dot: abs(dot.credit))
-        for same in zip(*(drawing.dots for drawing in by_output), strict=True)
-    )
-    return replace(by_output[0], dots=dots)
 
 
 def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:
@@ -328,24 +308,24 @@ def _feature_rows(data: Any, explanation: Explanation) -> Callable[[int], Featur
     """A function from nodes of the field to their features; None if the data has none."""
     types = explanation.hetero
     if types is not None:
-        if list(getattr(data, "node_types", ())) != list(types.node_types):
+        if not isinstance(data, HeteroData) or data.node_types != list(types.node_types):
             raise InputError(f"data must be the explained HeteroData with {list(types.node_types)}")
 
         def row(number: int) -> FeatureRow:
             node_type, node = types.node(number)
-            x = data[node_type].get("x")
-            has_columns = isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()
+            x = tensor_of(data[node_type], "x")
+            if x is None or x.dim() != 2 or not x.is_floating_point():
+                x = torch.zeros(node + 1, 0)
             first = types.feature_starts[types.node_types.index(node_type)]
-            values = x[node] if has_columns else torch.zeros(0)
-            return values, first, one_line(f"{node_type} feature")
+            return x[node], first, one_line(f"{node_type} feature")
 
         return row
-    x = getattr(data, "x", None)
+    x = tensor_of(data, "x")
     if x is None and not hasattr(data, "edge_index") and explanation.types is None:
         raise InputError(
             f"data must be the explained graph with its node features x, got {type(data).__name__}"
         )
-    if not isinstance(x, Tensor) or x.dim() != 2:
+    if x is None or x.dim() != 2:
         return None  # categories, time series, or no features at all
     last = int(explanation.field.ids.max())
     if last >= len(x):
@@ -372,12 +352,9 @@ def _largest(
 
 
 def _tables(views: list[Explanation], most_rows: int) -> list[dict[str, Any]]:
-    tables = [
-        _table(kind, views[0], most_rows)
-        for kind in PLAYERS
-        if views[0].credit_by_kind[kind].players
-    ]
-    if tables and tables[0]["kind"] == "node":
+    playing = [kind for kind in PLAYERS if views[0].credit_by_kind[kind].players]
+    tables = [_table(kind, views[0], most_rows) for kind in playing]
+    if "node" in playing:  # the first
         tables[0]["groups"] = _groups(views, tables[0]["rows"])
     return tables
 
@@ -399,10 +376,7 @@ def _table(kind: PlayerKind, explanation: Explanation, most_rows: int) -> dict[s
         "rows": rows,
         "credit": _number(credit.values[:, shown].tolist()),
         "error": _number(credit.errors[:, shown].tolist()),
-        "more": {
-            "count": len(rest),
-            "credit": [_number(float(values[rest].sum())) for values in credit.values],
-        },
+        "more": {"count": len(rest), "credit": _number(credit.values[:, rest].sum(1).tolist())},
     }
 
 
@@ -418,8 +392,8 @@ def _groups(views: list[Explanation], rows: list[dict[str, Any]]) -> list[dict[s
         {
             "name": group.name,
             "count": len(group.entries),
-            "credit": _number([groups[key].credit for groups in by_output]),
-            "error": _number([groups[key].error for groups in by_output]),
+            "credit": _numbers([groups[key] for groups in by_output], "credit"),
+            "error": _numbers([groups[key] for groups in by_output], "error"),
             "rows": sorted(position[node] for (node,) in key if node in position),
         }
         for key, group in by_output[0].items()
@@ -468,6 +442,10 @@ def _number(value: Any) -> Any:
     return float(f"{value:.7g}") if math.isfinite(value) else None
 
 
+def _numbers(parts: Sequence[Dot | Stroke | Fold], name: str) -> list[float | None]:
+    return [_number(getattr(part, name)) for part in parts]
+
+
 def _together(views: list[Explanation]) -> list[dict[str, Any]] | None:
     """The strongest pairs of players for each output; None without interactions.
 
@@ -480,13 +458,9 @@ def _together(views: list[Explanation]) -> list[dict[str, Any]] | None:
         {
             "index": record.index,
             "pairs": [
-                {
-                    "name": " and ".join(pair.players),
-                    "value": pair.value,
-                    "error": _number(pair.error),
-                }
-                for pair in leading_pairs(view, MOST_TOGETHER)
-                if pair.value
+                {"name": " and ".join(names), "value": value, "error": _number(error)}
+                for names, _, value, error in leading_pairs(view, MOST_TOGETHER)
+                if value
             ],
         }
         for view in views
