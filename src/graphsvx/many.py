@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -235,7 +235,7 @@ def _with_progress(
     count: int,
     progress: bool | None,
     on_failure: Callable[[Failure], None],
-) -> Iterator[Explanation]:
+) -> Generator[Explanation, None, None]:
     from rich import progress as rich  # noqa: PLC0415  (slow to import)
 
     from graphsvx.utils.console import progress_bar  # noqa: PLC0415  (rich)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from graphsvx.utils.printable import html_table
+from graphsvx.utils.printable import count, html_table
 
 
 @dataclass(frozen=True)
@@ -47,16 +48,14 @@ class GameReport:
 
     def line(self) -> str:
         """One game in a few words."""
-        players = "1 player" if self.players == 1 else f"{self.players} players"
-        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
-        held_out = ""
+        held_out = replayed = ""
         if self.held_out_r2 is not None:
             held_out = f", R² {self.held_out_r2:.2f} on held-out pairs"
-        replayed = ""
         if self.exact_if_shortcuts_hold:
-            count = f"{1 << self.players:,}" if self.players <= 20 else f"2^{self.players}"
-            replayed = f"; {self.replayed} of {count} coalitions replayed"
-        return f"{self.name} {self.status} ({players}, {calls}{held_out}{replayed})"
+            coalitions = f"{1 << self.players:,}" if self.players <= 20 else f"2^{self.players}"
+            replayed = f"; {self.replayed} of {coalitions} coalitions replayed"
+        counts = f"{count(self.players, 'player')}, {count(self.calls, 'call')}"
+        return f"{self.name} {self.status} ({counts}{held_out}{replayed})"
 
 
 @dataclass(frozen=True)
@@ -115,27 +114,24 @@ class Certificate:
         """A table of the games, and a line for each further fact."""
         rows = [_COLUMNS, *map(_cells, self.games)] if self.games else [("no players",)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = [
-            "  ".join(
-                f"{cell:{'>' if column else '<'}{widths[column]}}"
-                for column, cell in enumerate(row)
+        return "\n".join(
+            self._with_facts(
+                "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+                for row in rows  # the first column is text, the others are numbers
             )
-            for row in rows  # the first column is text, the others are numbers
-        ]
-        return "\n".join([*self._warnings(), *table, *self._facts()])
+        )
 
     def line(self) -> str:
         """The whole certificate in one line."""
-        parts = [game.line() for game in self.games] or ["no players"]
-        return "; ".join([*self._warnings(), *parts, *self._facts()])
+        games = [game.line() for game in self.games]
+        return "; ".join(self._with_facts(games or ["no players"]))
 
-    def _warnings(self) -> list[str]:
-        return [] if self.no_influence is None else [self.no_influence]
-
-    def _facts(self) -> list[str]:
-        """What holds for all games together, in words."""
+    def _with_facts(self, games: Iterable[str]) -> list[str]:
+        """What is said of the games, and what holds for all of them together."""
         goal = "1 % relative error" if self.tolerance_met is None else "the tolerance"
         facts = (
+            self.no_influence,
+            *games,
             f"residual {self.residual:.1e}",
             f"seed {self.seed}",
             "whole graph" if self.depth is None else f"model depth {self.depth}",

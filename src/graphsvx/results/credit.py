@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar, cast
 
@@ -24,6 +24,18 @@ First = Annotated[int | None, Range(0)]
 def is_sure(value: float, error: float) -> bool:
     """Whether a value is exact, of unknown error, or at least two standard errors away from 0."""
     return not abs(value) < 2 * error
+
+
+class Uncertain:
+    """Credit and its standard error."""
+
+    credit: float
+    error: float
+
+    @property
+    def sure(self) -> bool:
+        """Whether the credit is exact, of unknown error, or two standard errors away from 0."""
+        return is_sure(self.credit, self.error)
 
 
 def ranked(values: Tensor, k: int | None, by: Ranking) -> list[int]:
@@ -121,8 +133,8 @@ class Credit(_ByOutput):
 
     def ranked(self, row: int, k: int | None, by: Ranking) -> list[Ranked[Any]]:
         """The first `k` players of one output, best first; ties by id."""
-        values, errors = self.values[row].tolist(), self.errors[row].tolist()
         ids = self.keys() if self.ids.dim() == 2 else self.ids.tolist()
+        values, errors = self.values[row].tolist(), self.errors[row].tolist()
         return [Ranked(ids[i], values[i], errors[i]) for i in ranked(self.values[row], k, by)]
 
 
@@ -209,7 +221,7 @@ class RankedCell(NamedTuple):
 
     @property
     def sure(self) -> bool:
-        """Whether the credit is exact or at least two standard errors away from 0."""
+        """Whether the value is exact or at least two standard errors away from 0."""
         return is_sure(self.value, self.error)
 
 
@@ -229,8 +241,8 @@ class CellCredit(_ByOutput):
 
     def feature_name(self, feature: int | str) -> str:
         """A feature in words, by its name where there is one."""
-        if isinstance(feature, str):
-            return feature
+        if feature in NO_FEATURES.values():
+            return str(feature)
         if self.names is None:
             return f"feature {feature}"
         return one_line(self.names[self.features.index(feature)])
@@ -335,9 +347,10 @@ class RegionErrors:
     by_branch: Annotated[Tensor, _SUMS]
     """In ascending order of the direct neighbour; nodes with several ways (-1) first."""
 
-    def map(self, _values: Change, errors: Change) -> RegionErrors:
+    def map(self, change: Change, errors: Change | None = None) -> RegionErrors:
         """Changed errors."""
-        return RegionErrors(errors(self.by_hop), errors(self.by_branch))
+        change = errors or change
+        return RegionErrors(change(self.by_hop), change(self.by_branch))
 
 
 @dataclass(frozen=True)
@@ -356,7 +369,7 @@ class Region:
 
 def hop_of(field: FieldRecord, ids: Tensor) -> Ids:
     """Hops of these nodes, [ids]; -1 for nodes outside the field."""
-    return _looked_up(field, ids, field.hops.numpy())
+    return _looked_up(field.distances, ids)
 
 
 def branch_of(field: FieldRecord, ids: Tensor) -> Ids:
@@ -368,9 +381,8 @@ def branch_of(field: FieldRecord, ids: Tensor) -> Ids:
     nodes, hops = field.ids.numpy(), field.hops.numpy()
     order = np.argsort(nodes)
     source, target = order[np.searchsorted(nodes, field.edge_index.numpy(), sorter=order)]
-    direct = hops == 1
-    low = np.where(direct, nodes, np.iinfo(np.int64).max)
-    high = np.where(direct, nodes, -1)
+    low = np.where(hops == 1, nodes, np.iinfo(np.int64).max)
+    high = np.where(hops == 1, nodes, -1)
     inward = (hops[source] > 1) & (hops[target] > 0)
     source, target = source[inward], target[inward]
     for _ in range(int(hops.max(initial=0)) - 1):  # ways of up to 2, 3, ... edges
@@ -378,16 +390,12 @@ def branch_of(field: FieldRecord, ids: Tensor) -> Ids:
         np.minimum.at(lowest, source, low[target])
         np.maximum.at(highest, source, high[target])
         low, high = lowest, highest
-    return _looked_up(field, ids, np.where(low == high, low, SEVERAL))
+    branches = np.where(low == high, low, SEVERAL)
+    return _looked_up(dict(zip(nodes.tolist(), branches.tolist(), strict=True)), ids)
 
 
-def _looked_up(field: FieldRecord, ids: Tensor, values: Ids) -> Ids:
-    nodes, queried = field.ids.numpy(), ids.numpy()
-    if not len(nodes):
-        return np.full(len(queried), -1)
-    order = np.argsort(nodes)
-    at = order[np.searchsorted(nodes, queried, sorter=order).clip(max=len(nodes) - 1)]
-    return np.where(nodes[at] == queried, values[at], -1)
+def _looked_up(labels: Mapping[int, int], ids: Tensor) -> Ids:
+    return np.array([labels.get(node, -1) for node in ids.tolist()], dtype=np.int64)
 
 
 def regions(
@@ -398,10 +406,8 @@ def regions(
     for position, label in enumerate(np.unique(labels).tolist()):
         members = torch.from_numpy(np.flatnonzero(labels == label))
         values = credit.values[row, members]
-        if errors is not None:
-            error = float(errors[row, position])
-        else:
-            error = float("nan") if bool(credit.errors[row, members].any()) else 0.0
+        error = np.nan if bool(credit.errors[row, members].any()) else 0.0
+        error = error if errors is None else float(errors[row, position])
         nodes = credit.ids[members[ranked(values, None, "absolute")]].tolist()
         result.append(Region(name(label), tuple(nodes), float(values.sum()), error, label))
     return result

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from graphsvx.errors import InputError
 from graphsvx.results.ranking import (
     Entry,
     Players,
@@ -20,26 +19,26 @@ from graphsvx.results.ranking import (
     scale_of,
     signed,
 )
+from graphsvx.utils.constraints import checked
 from graphsvx.utils.printable import one_line
 
 if TYPE_CHECKING:
     from graphsvx.results.explanation import Explanation
 
 MOST_NAMED = 3
+Audience = Literal["everyone", "expert"]
 
 
-def describe(explanation: Explanation, audience: Literal["everyone", "expert"] = "everyone") -> str:
+def describe(explanation: Explanation, audience: Audience = "everyone") -> str:
     """Two or three plain sentences, or with `audience="expert"` the complete account.
 
     Raises:
         InputError: there is no such audience.
 
     """
-    if audience == "everyone":
-        return " ".join(map(one_line, _for_everyone(explanation)))
-    if audience == "expert":
+    if checked(audience, Audience, "audience") == "expert":
         return "\n".join(map(one_line, _for_experts(explanation)))
-    raise InputError(f"audience must be 'everyone' or 'expert', got {audience!r}")
+    return " ".join(map(one_line, _for_everyone(explanation)))
 
 
 def adds_up(explanation: Explanation) -> bool:
@@ -77,11 +76,9 @@ def _for_everyone(explanation: Explanation) -> list[str]:
             "changes this answer."
         )
     elif not adds_up(explanation):
-        named = _most_important(credited)
-        sentences.append(
-            f"According to {explanation.method.partition('(')[0]}, what matters most "
-            f"{'is' if len(named) == 1 else 'are'} {_joined([entry.name for entry in named])}."
-        )
+        names = [entry.name for entry in _most_important(credited)]
+        method, verb = explanation.method.partition("(")[0], "is" if len(names) == 1 else "are"
+        sentences.append(f"According to {method}, what matters most {verb} {_joined(names)}.")
     else:
         sentences += [_without(explanation), _groups(explanation), _who(explanation, credited)]
         sentences += [_cells(explanation), *_in_sets(explanation)]
@@ -90,12 +87,10 @@ def _for_everyone(explanation: Explanation) -> list[str]:
 
 def _what_it_says(explanation: Explanation) -> str:
     name, score = _named(explanation, explanation.target), explanation.prediction
-    shares = explanation.scale == "probability"
+    shares, centres = explanation.scale == "probability", explanation.centres
     about = {
-        "node": f"For {explanation.node_label(explanation.centres[0])}"
-        if explanation.centres
-        else "For this node",
-        "nodes": f"For {len(explanation.centres)} nodes together",
+        "node": f"For {explanation.node_label(centres[0]) if centres else 'this node'}",
+        "nodes": f"For {len(centres)} nodes together",
         "edge": f"For the {explanation.link_label}",
         "graph": "For this graph",
         "model": "On the whole",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -268,8 +269,8 @@ class Explanation:
         for node in self.centres:
             matrix[node, self.feature_ids] = self.feature_values / len(self.centres)
         for cell in self.top_cells():
-            if isinstance(cell.feature, int):
-                matrix[cell.node, cell.feature] = cell.value
+            if cell.feature not in NO_FEATURES.values():
+                matrix[cell.node, int(cell.feature)] = cell.value
         return matrix
 
     def top_edges(
@@ -295,10 +296,10 @@ class Explanation:
 
     def credit_by_ends(self) -> dict[tuple[int, int], float]:
         """Credit by the two ends of an edge; that of several edges between them is added up."""
-        credit: dict[tuple[int, int], float] = {}
+        credit: dict[tuple[int, int], float] = defaultdict(float)
         for (u, v), value in zip(self.edge_credit.keys(), self.edge_values.tolist(), strict=True):
-            credit[(u, v)] = credit.get((u, v), 0.0) + value
-        return credit
+            credit[u, v] += value
+        return dict(credit)
 
     # --- by id, type and region --------------------------------------------------------
 
@@ -310,21 +311,17 @@ class Explanation:
     @property
     def node_groups(self) -> Mapping[str, tuple[int, ...]]:
         """Members of the players that stand for several nodes, by name."""
-        return {} if self.groups is None else self.groups.nodes
+        return (self.groups or Groups()).nodes
 
     @property
     def nodes(self) -> dict[Any, Any]:
         """Credit by node id; of a typed graph, by node type: a `TypeCredit` each."""
-        if self.hetero is not None:
-            return self._typed("node")
-        return dict(zip(self.node_ids.tolist(), self.node_values.tolist(), strict=True))
+        return self._by_id("node") if self.hetero is None else self._typed("node")
 
     @property
     def features(self) -> dict[Any, Any]:
         """Credit by feature column; of a typed graph, by node type: a `TypeCredit` each."""
-        if self.hetero is not None:
-            return self._typed("feature")
-        return dict(zip(self.feature_ids.tolist(), self.feature_values.tolist(), strict=True))
+        return self._by_id("feature") if self.hetero is None else self._typed("feature")
 
     @property
     def edges(self) -> dict[Any, Any]:
@@ -339,6 +336,10 @@ class Explanation:
     def by_relation(self) -> dict[EdgeType, float]:
         """Credit of all edges of each edge type; a type and its reverse count as the first."""
         return {name: credit.total for name, credit in self._typed("edge").items()}
+
+    def _by_id(self, kind: PlayerKind) -> dict[int, float]:
+        credit = self.credit_by_kind[kind]
+        return dict(zip(credit.ids.tolist(), credit.values[self.row].tolist(), strict=True))
 
     def _typed(self, kind: PlayerKind) -> dict[Any, TypeCredit]:
         return by_type(self.credit_by_kind[kind], kind, self.row, self.require_types())
@@ -436,15 +437,14 @@ class Explanation:
 
     def only_target(self) -> Explanation:
         """The same explanation without its other outputs."""
-        part = slice(self.row, self.row + 1)
-        return self._with_rows(lambda rows: rows[part], lambda rows: rows[part], self.target)
+        return self._with_rows(lambda rows: rows[[self.row]])
 
-    def _with_rows(self, values: Change, errors: Change, target: int) -> Explanation:
-        """The explanation of one output, whose credit is computed from that of all outputs."""
+    def _with_rows(self, values: Change, errors: Change | None = None) -> Explanation:
+        """The explanation of the target, whose credit is computed from that of all outputs."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in _BY_OUTPUT}
         changed = {name: part and part.map(values, errors) for name, part in parts.items()}
         changed |= {"bases": values(self.bases), "predictions": values(self.predictions)}
-        return replace(self, outputs=(target,), target=target, **changed)
+        return replace(self, outputs=(self.target,), **changed)
 
     def contrast(self, a: int, b: int) -> Explanation:
         """Why `a` rather than `b`: credit for `a` minus credit for `b`.
@@ -458,14 +458,11 @@ class Explanation:
 
         """
         first, second = self.for_target(a), self.for_target(b)
-        a, b = first.target, second.target
-        if a == b:
-            raise TargetError(f"a contrast needs two different outputs, got {a} twice")
-        i, j = first.row, second.row
-        difference = self._with_rows(
-            lambda rows: (rows[i] - rows[j])[None], lambda rows: (rows[i] + rows[j])[None], a
-        )
-        return replace(difference, rather_than=b)
+        i, j = [first.row], [second.row]
+        if i == j:
+            raise TargetError(f"a contrast needs two different outputs, got {first.target} twice")
+        difference = first._with_rows(lambda x: x[i] - x[j], lambda x: x[i] + x[j])
+        return replace(difference, rather_than=second.target)
 
     # --- in words ----------------------------------------------------------------------
 
@@ -533,8 +530,8 @@ class Explanation:
         if nodes is not None:
             changed["node_credit"] = self.node_credit.named("node", nodes.__getitem__)
             changed["edge_credit"] = self.edge_credit.named("edge", nodes.__getitem__)
-            ids = self.field.ids.tolist()
-            changed["field"] = replace(self.field, names=tuple(nodes[node] for node in ids))
+            labels = tuple(map(nodes.__getitem__, self.field.ids.tolist()))
+            changed["field"] = replace(self.field, names=labels)
         return replace(self, **changed)
 
     # --- ways out ----------------------------------------------------------------------
@@ -584,8 +581,7 @@ class Explanation:
 
     def __str__(self) -> str:
         """The table as text; its caption is the equation prediction = base + credit."""
-        text: str = view("printed")(self)
-        return text
+        return str(view("printed")(self))
 
     def __repr__(self) -> str:
         parts = [f"Explanation({self.title}"]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from graphsvx.core.arrays import Bools, Floats
-from graphsvx.errors import InputError
 from graphsvx.results.credit import (
     NO_FEATURES,
     OTHER_FEATURES,
@@ -21,8 +20,10 @@ from graphsvx.results.credit import (
     RankedCell,
     Region,
     Together,
-    is_sure,
+    Uncertain,
 )
+from graphsvx.utils.constraints import checked
+from graphsvx.utils.printable import count
 
 if TYPE_CHECKING:
     from graphsvx.results.explanation import Explanation
@@ -33,7 +34,7 @@ Player = tuple[PlayerKind, tuple[int, ...], str]
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(Uncertain):
     """One player, named, with its credit; `error` is NaN where the method gives none."""
 
     kind: PlayerKind
@@ -47,11 +48,6 @@ class Entry:
     def player(self) -> Player:
         """What tells it from others; the id of a named group is another in each explanation."""
         return self.kind, self.key if min(self.key) >= 0 else (-1,), self.name
-
-    @property
-    def sure(self) -> bool:
-        """Whether the credit is exact or at least two standard errors away from 0."""
-        return is_sure(self.credit, self.error)
 
 
 def entries(explanation: Explanation, players: Players = "all") -> list[Entry]:
@@ -68,8 +64,7 @@ def leading(ranked: list[Entry], top: int) -> tuple[list[Entry], list[Entry]]:
 
     Where it holds 0 for every player, the first `top` of them, to be shown as uncertain.
     """
-    certain = [entry for entry in ranked if entry.sure]
-    shown = (certain or ranked)[:top]
+    shown = ([entry for entry in ranked if entry.sure] or ranked)[:top]
     return shown, without(ranked, shown)
 
 
@@ -81,9 +76,7 @@ def without(entries: list[Entry], shown: list[Entry]) -> list[Entry]:
 
 def listed(explanation: Explanation, players: Players = "all") -> list[Entry]:
     """Players of the given kind in the order of the record: features, nodes, edges."""
-    if players not in ("all", "nodes", "features", "edges"):
-        raise InputError(f"players must be 'all', 'nodes', 'features' or 'edges', got {players!r}")
-    row = explanation.row
+    players, row = checked(players, Players, "players"), explanation.row
     return [
         Entry(kind, *part)
         for kind, credit in explanation.credit_by_kind.items()
@@ -100,9 +93,12 @@ def listed(explanation: Explanation, players: Players = "all") -> list[Entry]:
 
 def cell_name(explanation: Explanation, cell: RankedCell) -> str:
     """A cell in words: "age of node 5", "presence of node 5"."""
+    return f"{_feature(explanation, cell)} of {explanation.node_label(cell.node)}"
+
+
+def _feature(explanation: Explanation, cell: RankedCell) -> str:
     cells = explanation.cells
-    feature = cell.feature if cells is None else cells.feature_name(cell.feature)
-    return f"{feature} of {explanation.node_label(cell.node)}"
+    return str(cell.feature) if cells is None else cells.feature_name(cell.feature)
 
 
 def leading_cells(explanation: Explanation, top: int) -> list[RankedCell]:
@@ -148,7 +144,7 @@ MOST_BRANCHES = 12
 
 
 @dataclass(frozen=True)
-class Fold:
+class Fold(Uncertain):
     """Players that are shown as a group: a ring, a branch, all features or all edges."""
 
     name: str
@@ -158,11 +154,6 @@ class Fold:
     """Standard error of the sum: 0 where exact, NaN where it is not known."""
     entries: tuple[Entry, ...]
     """Those with the largest absolute credit first."""
-
-    @property
-    def sure(self) -> bool:
-        """Whether the sum is exact or at least two standard errors away from 0."""
-        return is_sure(self.credit, self.error)
 
 
 def folds(explanation: Explanation, players: Players = "all") -> list[Fold]:
@@ -174,22 +165,15 @@ def folds(explanation: Explanation, players: Players = "all") -> list[Fold]:
     ranked = entries(explanation, players)
     if len(ranked) < FOLDED_FROM or explanation.selection is not None:
         return []
-    kinds: dict[str, tuple[Entry, ...]] = {
-        kind: tuple(entry for entry in ranked if entry.kind == kind)
-        for kind in ("node", "feature", "edge")
+    kinds = {
+        kind: tuple(e for e in ranked if e.kind == kind) for kind in ("node", "feature", "edge")
     }
     groups = []
     if explanation.kind == "node" and not explanation.node_groups:
         entry_of = {entry.key[0]: entry for entry in kinds.pop("node")}
-        groups = [
-            Fold(
-                name,
-                region.value,
-                region.error,
-                tuple(entry_of[node] for node in region.members if node in entry_of),
-            )
-            for region, name in (_regions(explanation) if entry_of else [])
-        ]
+        for region, name in _regions(explanation) if entry_of else []:
+            members = tuple(entry_of[node] for node in region.members if node in entry_of)
+            groups.append(Fold(name, region.value, region.error, members))
     groups += [_total(explanation, kind, of_kind) for kind, of_kind in kinds.items() if of_kind]
     return groups if len(groups) > 1 else []
 
@@ -204,22 +188,20 @@ def _regions(explanation: Explanation) -> list[tuple[Region, str]]:
     """Branches or rings, and their names in words."""
     branches = explanation.branches()
     mixed = sum(len(region.members) for region in branches if region.key == SEVERAL)
-    if 1 < len(branches) <= MOST_BRANCHES and 2 * mixed <= explanation.node_credit.players:
-        return [(region, _branch_name(explanation, region)) for region in branches]
-    return [(region, _ring_name(region)) for region in explanation.by_hop()]
-
-
-def _branch_name(explanation: Explanation, region: Region) -> str:
-    if region.key == SEVERAL:
-        return f"{_count(len(region.members), 'node')} with several ways"
-    neighbour = explanation.node_label(region.key)
-    others = len(region.members) - 1
-    return neighbour if not others else f"{neighbour} and {_count(others, 'node')} behind it"
-
-
-def _ring_name(region: Region) -> str:
-    nodes = _count(len(region.members), "node")
-    return nodes if region.key == SEVERAL else f"{nodes} {_count(region.key, 'hop')} away"
+    by_branch = 1 < len(branches) <= MOST_BRANCHES
+    by_branch = by_branch and 2 * mixed <= explanation.node_credit.players
+    named = []
+    for region in branches if by_branch else explanation.by_hop():
+        nodes, others = count(len(region.members), "node"), len(region.members) - 1
+        if region.key == SEVERAL:
+            name = f"{nodes} with several ways" if by_branch else nodes
+        elif by_branch:
+            name = explanation.node_label(region.key)
+            name += f" and {count(others, 'node')} behind it" if others else ""
+        else:
+            name = f"{nodes} {count(region.key, 'hop')} away"
+        named.append((region, name))
+    return named
 
 
 def _total(explanation: Explanation, kind: str, ranked: tuple[Entry, ...]) -> Fold:
@@ -228,11 +210,7 @@ def _total(explanation: Explanation, kind: str, ranked: tuple[Entry, ...]) -> Fo
     finite = all(math.isfinite(entry.error) for entry in ranked)
     exact = (finite and f"{kind}s" in played) or all(entry.error == 0 for entry in ranked)
     credit = math.fsum(entry.credit for entry in ranked)
-    return Fold(_count(len(ranked), kind), credit, 0.0 if exact else math.nan, ranked)
-
-
-def _count(number: int, item: str) -> str:
-    return f"{number} {item}" + "s" * (number != 1)
+    return Fold(count(len(ranked), kind), credit, 0.0 if exact else math.nan, ranked)
 
 
 # --- cells as a matrix: rows are nodes, columns features and what has none -----------------
@@ -273,16 +251,14 @@ def cell_table(explanation: Explanation, features: int = 12) -> CellTable:
         InputError: no cells play; explain with `players="cells"`.
 
     """
-    if explanation.cells is None:
-        raise InputError('there are no cells; explain with GraphSVX(players="cells")')
+    cells = explanation.top_cells(by="absolute")
     rows: dict[int, dict[str, tuple[float, float]]] = {}
     if explanation.kind == "node" and explanation.feature_credit.players:
         rows[explanation.centres[0]] = {
             entry.name: (entry.credit, entry.error) for entry in entries(explanation, "features")
         }
-    for cell in explanation.top_cells(by="absolute"):
-        name = explanation.cells.feature_name(cell.feature)
-        rows.setdefault(cell.node, {})[name] = (cell.value, cell.error)
+    for cell in cells:
+        rows.setdefault(cell.node, {})[_feature(explanation, cell)] = (cell.value, cell.error)
     presence, other = NO_FEATURES.values()
     sizes: dict[str, float] = {}
     for row in rows.values():
@@ -300,11 +276,11 @@ def cell_table(explanation: Explanation, features: int = 12) -> CellTable:
             variances[i, column] += error**2
             used[i, column] = 1
     values[used == 0] = np.nan
-    columns_used = used.any(0)
+    shown = used.any(0)
     return CellTable(
         tuple(rows),
         tuple(map(explanation.node_label, rows)),
-        tuple(np.array(names)[columns_used].tolist()),
-        values[:, columns_used],
-        np.sqrt(variances[:, columns_used]),
+        tuple(np.array(names)[shown].tolist()),
+        values[:, shown],
+        np.sqrt(variances[:, shown]),
     )

@@ -10,7 +10,7 @@ summary.by_class(explanations)              # a summary for each explained class
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -23,6 +23,7 @@ from graphsvx.errors import InputError
 from graphsvx.results.credit import PlayerKind
 from graphsvx.results.explanation import Explanation, view
 from graphsvx.results.export import many_to_pandas, many_to_shap
+from graphsvx.utils.constraints import checked
 from graphsvx.utils.imports import require_extra
 from graphsvx.utils.printable import html_table
 
@@ -107,9 +108,8 @@ class Summary:
         self, k: int | None = None, by: Literal["absolute", "value"] = "absolute"
     ) -> list[Line]:
         """The `k` players with the largest mean absolute (or signed mean) credit, best first."""
-        if by not in ("absolute", "value"):
-            raise InputError(f"by must be 'absolute' or 'value', got {by!r}")
-        score = self.mean_absolute if by == "absolute" else self.mean
+        absolute = checked(by, Literal["absolute", "value"], "by") == "absolute"
+        score = self.mean_absolute if absolute else self.mean
         columns = (self.mean, self.mean_absolute, self.std, *self.interval(), self.count)
         return [
             Line(self.keys[i], self.names[i], *(column[i].item() for column in columns))
@@ -122,16 +122,11 @@ class Summary:
         return pandas.DataFrame([asdict(line) for line in self.top()])
 
     def _repr_html_(self) -> str:
-        rows = [
-            (
-                line.name,
-                f"{line.mean_absolute:.4f}",
-                f"{line.mean:+.4f}",
-                f"{line.low:+.4f} to {line.high:+.4f}",
-                line.count,
-            )
-            for line in self.top(20)
-        ]
+        rows = []
+        for line in self.top(20):
+            interval = f"{line.low:+.4f} to {line.high:+.4f}"
+            importance, mean = f"{line.mean_absolute:.4f}", f"{line.mean:+.4f}"
+            rows.append((line.name, importance, mean, interval, line.count))
         hidden = len(self.keys) - len(rows)
         caption = f"{self.explanations} explanations"
         caption += f", {hidden} more players" if hidden else ""
@@ -162,18 +157,7 @@ def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = F
     def credit(explanation: Explanation) -> Credits:
         named = _named(explanation, "node")
         if by is not None:
-            (roles, word), sums = _roles(explanation, by), Credits()
-            ids = explanation.node_ids.tolist()
-            for node, (name, (_, value)) in zip(ids, named.items(), strict=True):
-                key = node if node in roles else name
-                if key not in roles:
-                    raise InputError(
-                        f"by must give the role of every node that plays, got none for {name}"
-                    )
-                role = roles[key]
-                total = sums.get(role, ("", 0.0))[1] + value
-                sums[role] = (role if isinstance(role, str) else f"{word} {role}", total)
-            named = sums
+            named = _by_role(explanation, named, by)
         gap = explanation.prediction - explanation.base if share else 1.0
         if abs(gap) < 1e-9:
             raise InputError(
@@ -204,22 +188,32 @@ def by_class(
 def _named(explanation: Explanation, kind: PlayerKind) -> Credits:
     """Players by key; a group of players goes by its name, which is the same everywhere."""
     credit = explanation.credit_by_kind[kind]
-    by_id, values = credit.default_names(kind), credit.values[explanation.row].tolist()
-    ids = credit.keys()
-    keys: list[Any] = ids if kind == "edge" else [key for (key,) in ids]
-    return {
-        key if name == unnamed else name: (name, value)
-        for key, unnamed, name, value in zip(
-            keys, by_id, credit.names or by_id, values, strict=True
-        )
-    }
+    keys: list[Any] = credit.keys() if kind == "edge" else credit.ids.tolist()
+    unnamed, values = credit.default_names(kind), credit.values[explanation.row].tolist()
+    players = zip(keys, unnamed, credit.names or unnamed, values, strict=True)
+    return {key if name == by_id else name: (name, value) for key, by_id, name, value in players}
+
+
+def _by_role(explanation: Explanation, players: Credits, by: By) -> Credits:
+    """Credit of nodes summed by their role, which is given by id or name."""
+    (roles, word), sums = _roles(explanation, by), Credits()
+    for node, (name, (_, value)) in zip(
+        explanation.node_ids.tolist(), players.items(), strict=True
+    ):
+        if node not in roles and name not in roles:
+            raise InputError(f"by must give the role of every node that plays, got none for {name}")
+        role = roles[node if node in roles else name]
+        label = role if isinstance(role, str) else f"{word} {role}"
+        sums[role] = (label, sums.get(role, ("", 0.0))[1] + value)
+    return sums
 
 
 def _roles(explanation: Explanation, by: By) -> tuple[dict[Any, Any], str]:
     """The role of each node by id (or name), and what a role without a name is called."""
     if not isinstance(by, str):
-        plain = by.tolist() if isinstance(by, Tensor) else by
-        return dict(plain if isinstance(plain, Mapping) else enumerate(plain or ())), "role"
+        given: Any = by
+        roles = given.tolist() if hasattr(given, "tolist") else given
+        return dict(roles if isinstance(roles, Mapping) else enumerate(roles)), "role"
     if by not in ("class", "hops"):
         raise InputError(f'by must be "class", "hops" or the role of each node, got {by!r}')
     field, types = explanation.field, explanation.hetero
@@ -236,22 +230,18 @@ def _summary(
     explanations: Iterable[Explanation],
     credit: Callable[[Explanation], Credits],
 ) -> Summary:
-    rows, outputs = [], []
+    outputs, rows = [], []
     for explanation in explanations:
-        rows.append(credit(explanation))
         outputs.append(explanation.target)
+        rows.append(credit(explanation))
     if not rows:
         raise InputError("expected at least one explanation, got none")
     names = {key: name for row in rows for key, (name, _) in row.items()}
-    # Ids in order, then named groups.
-    keys = sorted(names, key=lambda key: (isinstance(key, str), isinstance(key, tuple), key))
+    places: dict[Any, int] = {tuple: 1, str: 2}  # ids in order, then edges, then named groups
+    keys = sorted(names, key=lambda key: (places.get(type(key), 0), key))
     matrix = np.array([[row.get(key, ("", np.nan))[1] for key in keys] for row in rows])
-    return Summary(
-        tuple(keys),
-        tuple(names[key] for key in keys),
-        matrix.reshape(len(rows), len(keys)),
-        tuple(outputs),
-    )
+    matrix = matrix.reshape(len(rows), len(keys))
+    return Summary(tuple(keys), tuple(map(names.__getitem__, keys)), matrix, tuple(outputs))
 
 
 # --- many explanations as one object -------------------------------------------------------
@@ -309,7 +299,7 @@ class Explanations(Sequence[Explanation]):
 class ExplanationIterator(Iterator[Explanation]):
     """Explanations, each as it is done; `collect()` waits for all of them."""
 
-    def __init__(self, explanations: Iterator[Explanation]) -> None:
+    def __init__(self, explanations: Generator[Explanation, None, None]) -> None:
         self._explanations = explanations
 
     def __next__(self) -> Explanation:
@@ -317,9 +307,7 @@ class ExplanationIterator(Iterator[Explanation]):
 
     def close(self) -> None:
         """Stop: explanations that are still to come are not made."""
-        close = getattr(self._explanations, "close", None)
-        if close is not None:
-            close()
+        self._explanations.close()
 
     def collect(self) -> Explanations:
         """All explanations that are still to come."""

@@ -20,6 +20,11 @@ def one_line(text: str) -> str:
     )
 
 
+def count(number: int, item: str) -> str:
+    """ "1 node", "2 nodes"."""
+    return f"{number} {item}" + "s" * (number != 1)
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The name that was probably meant, as the start of a sentence; "" if none is close."""
     by_lower = {candidate.lower(): candidate for candidate in names}
