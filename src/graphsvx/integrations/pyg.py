@@ -276,18 +276,20 @@ def set_node_credit(
     if types is None:
         converted.feature_credit = features.mean(0).float()
     columns = stores_of(converted, types, "feature")
-    for (store, part), (_, own) in zip(stores_of(converted, types, "node"), columns, strict=True):
+    for (store, part), (_, type_columns) in zip(
+        stores_of(converted, types, "node"), columns, strict=True
+    ):
         inside = range(*part.indices(len(nodes)))
         if types is not None:
             store.num_nodes = len(inside)
-        mean = features[:, own].mean(0)
+        mean = features[:, type_columns].mean(0)
         if kind == MaskType.common_attributes:
             if len(mean):
                 store.node_credit = mean[None].float()
             continue
         width = max(1, len(mean)) if attributes else 1
         credit = nodes[part, None].repeat(1, width) / width
-        for explanation, of_features in zip(explanations, features[:, own], strict=True):
+        for explanation, of_features in zip(explanations, features[:, type_columns], strict=True):
             share = of_features / (max(1, len(explanation.centres)) * len(explanations))
             for centre in explanation.centres:
                 if centre in inside:
