@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -26,11 +26,6 @@ class Split:
     val: Tensor
     test: Tensor
 
-    @classmethod
-    def none(cls) -> Split:
-        """Three empty parts."""
-        return cls(*torch.empty(3, 0, dtype=torch.long))
-
     def parts(self) -> dict[str, Tensor]:
         """The three parts by name."""
         return {"train": self.train, "val": self.val, "test": self.test}
@@ -48,14 +43,8 @@ class Split:
 class Noise:
     """Ids of the uninformative feature columns and nodes that were added to a data set."""
 
-    features: Tensor
-    nodes: Tensor
-
-    @classmethod
-    def none(cls) -> Noise:
-        """Empty ids: no noise."""
-        empty = torch.empty(0, dtype=torch.long)
-        return cls(features=empty, nodes=empty)
+    features: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    nodes: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +84,8 @@ class DataSet:
     @property
     def features(self) -> int:
         """Number of feature columns, those of the classified nodes where the graph has types."""
-        graph: Any = self.graphs[0] if self.node_type is None else self.graphs[0][self.node_type]
-        x = getattr(graph, "x", None)
-        return 0 if x is None else int(x.shape[1])
+        store = self._classified
+        return int(store.x.shape[1]) if "x" in store else 0
 
     @property
     def classes(self) -> int:
@@ -110,10 +98,13 @@ class DataSet:
         if self.task == "link":
             return torch.ones(self.graph.triples.shape[1], dtype=torch.long)
         if self.task == "node":
-            graph = self.graph if self.node_type is None else self.graph[self.node_type]
-            labels: Tensor = graph.y
-            return labels
+            return self._classified.y
         return torch.cat([graph.y for graph in self.graphs])
+
+    @property
+    def _classified(self) -> Any:
+        """The (first) graph, or the nodes of the classified type in it."""
+        return self.graphs[0] if self.node_type is None else self.graphs[0][self.node_type]
 
     @property
     def regression(self) -> bool:
@@ -156,23 +147,16 @@ class DataSet:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over features, edges, labels and split: ties a checkpoint to its data."""
-        digest, tensors = hashlib.sha256(), list[Tensor]()
-        for graph in self.graphs:
-            tensors += _tensors(graph)
+        digest = hashlib.sha256()
+        stores = [store for graph in self.graphs for store in graph.stores]
+        tensors = [store[key] for store in stores for key in _FINGERPRINTED if key in store]
         for tensor in (*tensors, *self.split.parts().values()):
             digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().numpy().tobytes())
         return digest.hexdigest()
 
 
-def _tensors(graph: Data | HeteroData) -> list[Tensor]:
-    """Features, edges and labels, in a fixed order."""
-    if isinstance(graph, HeteroData):
-        stores = [graph[name] for name in (*graph.node_types, *graph.edge_types)]
-        return [store[key] for store in stores for key in ("x", "edge_index", "y") if key in store]
-    features = ("edge_type", "triples") if "triples" in graph else ("y",)
-    keys = ("x", "edge_index", *features, "edge_weight")
-    return [graph[key] for key in keys if key in graph]
+_FINGERPRINTED = ("x", "edge_index", "edge_type", "triples", "y", "edge_weight")
 
 
 def generator(seed: int, *purpose: str) -> torch.Generator:
@@ -204,14 +188,9 @@ def stratified_split(labels: Tensor, rng: torch.Generator, held_out: float = 0.1
         shift = torch.rand(1, generator=rng, dtype=torch.double)
         position[members] = (rank + shift) / members.numel()
     order = position.argsort(stable=True)
-    size = labels.numel()
-    count = round(held_out * size)
-    train = size - 2 * count
-    return Split(
-        train=order[:train].sort().values,
-        val=order[train : train + count].sort().values,
-        test=order[train + count :].sort().values,
-    )
+    count = round(held_out * labels.numel())
+    sizes = [labels.numel() - 2 * count, count, count]
+    return Split(*(part.sort().values for part in order.split(sizes)))
 
 
 def data_set(
@@ -228,15 +207,11 @@ def data_set(
 
     facts: further fields of `DataSet`.
     """
-    single = isinstance(graphs, (Data, HeteroData))
+    is_graph = isinstance(graphs, (Data, HeteroData))
+    listed, usual_task = ((graphs,), "node") if is_graph else (tuple(graphs), "graph")
+    no_split = Split(*torch.empty(3, 0, dtype=torch.long))
     unsplit = DataSet(
-        name=name,
-        seed=seed,
-        graphs=(graphs,) if isinstance(graphs, (Data, HeteroData)) else tuple(graphs),
-        task=task or ("node" if single else "graph"),
-        class_names=tuple(class_names),
-        split=split or Split.none(),
-        **facts,
+        name, seed, listed, task or usual_task, tuple(class_names), split or no_split, **facts
     )
     if split is not None:
         return unsplit

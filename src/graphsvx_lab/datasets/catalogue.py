@@ -66,8 +66,8 @@ PAPER_STATISTICS: dict[str, Statistics] = {
 }
 
 
-def _of_paper(name: str, loader: str, truth: str, **facts: str) -> Listed:
-    return Listed(loader, PAPER_STATISTICS[name], truth, **facts)
+def _included(loader: str, about: str, *sizes: int, truth: str | None = None) -> Listed:
+    return Listed(loader, Statistics(1, *sizes), truth, about=about)
 
 
 def _well_known(truth: str, question: str, classes: int, nodes: int, edges: int) -> Listed:
@@ -83,62 +83,50 @@ def _citation(folder: str, *sizes: int) -> Listed:
     return Listed("real.citation", Statistics(1, *sizes) if sizes else None, folder=folder)
 
 
+_SYNTHETIC = {
+    "ba-shapes": ("house", "Houses attached to a random graph: which place in a house has a node?"),
+    "ba-community": (
+        "house", "Two graphs of houses with features of their own, joined by random edges."),
+    "tree-cycles": (
+        "cycle", "Rings of six nodes attached to a binary tree: is a node in a ring?"),
+    "tree-grid": (
+        "grid", "Grids of three by three nodes attached to a binary tree: is a node in a grid?"),
+    "ba-2motifs": ("house or 5-cycle",
+                   "Random graphs, each with a house or a ring of five nodes: which one is it?"),
+}  # fmt: skip
+"""The ground truth of the paper's synthetic sets, and what they are."""
 CATALOGUE: dict[str, Listed] = {
-    "ba-shapes": _of_paper(
-        "ba-shapes",
-        "synthetic.ba_shapes",
-        "house",
-        about="Houses attached to a random graph: which place in a house has a node?",
-    ),
-    "ba-community": _of_paper(
-        "ba-community",
-        "synthetic.ba_community",
-        "house",
-        about="Two graphs of houses with features of their own, joined by random edges.",
-    ),
-    "tree-cycles": _of_paper(
-        "tree-cycles",
-        "synthetic.tree_cycles",
-        "cycle",
-        about="Rings of six nodes attached to a binary tree: is a node in a ring?",
-    ),
-    "tree-grid": _of_paper(
-        "tree-grid",
-        "synthetic.tree_grid",
-        "grid",
-        about="Grids of three by three nodes attached to a binary tree: is a node in a grid?",
-    ),
-    "ba-2motifs": _of_paper(
-        "ba-2motifs",
-        "synthetic.ba_2motifs",
-        "house or 5-cycle",
-        about="Random graphs, each with a house or a ring of five nodes: which one is it?",
-    ),
-    "typed-motifs": Listed(
+    **{
+        name: Listed(
+            f"synthetic.{name.replace('-', '_')}", PAPER_STATISTICS[name], truth, about=about
+        )
+        for name, (truth, about) in _SYNTHETIC.items()
+    },
+    "typed-motifs": _included(
         "typed.typed_motifs",
-        Statistics(1, 2, 664, 4, 8480),
-        "relation",
-        about="Users, items and tags (a typed graph): one relation alone decides the classes.",
+        "Users, items and tags (a typed graph): one relation alone decides the classes.",
+        *(2, 664, 4, 8480),
+        truth="relation",
     ),
-    "karate": Listed(
+    "karate": _included(
         "included.karate",
-        Statistics(1, 2, 34, 34, 156),
-        about="Members of a karate club that split in two: whom did each follow?",
+        "Members of a karate club that split in two: whom did each follow?",
+        *(2, 34, 34, 156),
     ),
-    "les-miserables": Listed(
+    "les-miserables": _included(
         "included.les_miserables",
-        Statistics(1, 5, 77, 77, 508),
-        about="Characters of Les Misérables, by the chapters they share: which circle is each in?",
+        "Characters of Les Misérables, by the chapters they share: which circle is each in?",
+        *(5, 77, 77, 508),
     ),
-    "southern-women": Listed(
+    "southern-women": _included(
         "included.southern_women",
-        Statistics(1, 2, 32, 1, 178),
-        about="Women and the social events they went to (a typed graph): which circle is each in?",
+        "Women and the social events they went to (a typed graph): which circle is each in?",
+        *(2, 32, 1, 178),
     ),
-    "digits": Listed(
+    "digits": _included(
         "included.digits",
-        Statistics(1, 10, 1797, 64, 12618),
-        about="Handwritten digits of 8 x 8 pixels, joined to their neighbours: which is it?",
+        "Handwritten digits of 8 x 8 pixels, joined to their neighbours: which is it?",
+        *(10, 1797, 64, 12618),
     ),
     "molecules-aromatic": _well_known(
         "aromatic ring", "does each have an aromatic ring?", 2, 7224, 14820
@@ -150,7 +138,7 @@ CATALOGUE: dict[str, Listed] = {
         "atom contributions", "Crippen's logP, a sum of contributions of atoms.", 1, 14566, 29504
     ),
     # Those above need no files.
-    "mutag": _of_paper("mutag", "real.mutag", "NO2 or NH2", folder="Mutagenicity"),
+    "mutag": Listed("real.mutag", PAPER_STATISTICS["mutag"], "NO2 or NH2", "Mutagenicity"),
     "benzene": _in_files("benzene ring", 12000, 2, 246993, 13, 523842),
     "alkane-carbonyl": _in_files("fluoride and carbonyl", 4326, 2, 91393, 13, 194450),
     "crippen": _in_files("atom contributions", 1127, 1, 28914, 13, 58704),
@@ -276,14 +264,12 @@ def cache_dir() -> Path:
 
 def data_dir(root: str | Path | None = None) -> Path:
     """Folder of the raw files of real data sets: `root`, else GRAPHSVX_DATA, else in the cache."""
-    folder = root or os.environ.get("GRAPHSVX_DATA")
-    return Path(folder) if folder else cache_dir() / "data"
+    return Path(root or os.environ.get("GRAPHSVX_DATA") or cache_dir() / "data")
 
 
 def models_dir(root: str | Path | None = None) -> Path:
     """Folder of checkpoints: `root`, else GRAPHSVX_MODELS, else in the cache."""
-    folder = root or os.environ.get("GRAPHSVX_MODELS")
-    return Path(folder) if folder else cache_dir() / "models"
+    return Path(root or os.environ.get("GRAPHSVX_MODELS") or cache_dir() / "models")
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import to_undirected
 
-from graphsvx_lab.datasets.base import (
-    DataSet,
-    Split,
-    data_set,
-    generator,
-    stratified_split,
-)
+from graphsvx_lab.datasets.base import DataSet, Split, data_set, generator, stratified_split
 
 NEAREST = 5
 """Neighbours of an image in `digits`."""
@@ -87,14 +81,8 @@ def southern_women(name: str, seed: int, _root: object) -> DataSet:
     ]
     graph["woman", "attended", "event"].edge_index = attended
     graph["event", "rev_attended", "woman"].edge_index = attended.flip(0)
-    return data_set(
-        name,
-        seed,
-        graph,
-        ("group 1", "group 2"),
-        split=_quarters(name, seed, labels),
-        node_type="woman",
-    )
+    split = _quarters(name, seed, labels)
+    return data_set(name, seed, graph, ("group 1", "group 2"), split=split, node_type="woman")
 
 
 def digits(name: str, seed: int, _root: object) -> DataSet:
@@ -109,13 +97,8 @@ def digits(name: str, seed: int, _root: object) -> DataSet:
     pixels = torch.from_numpy(bunch.data)
     labels = torch.from_numpy(bunch.target).long()
     graph = Data(x=(pixels / 16).float(), edge_index=_nearest_neighbours(pixels), y=labels)
-    return data_set(
-        name,
-        seed,
-        graph,
-        [str(digit) for digit in range(10)],
-        feature_names=tuple(f"pixel {row},{column}" for row in range(8) for column in range(8)),
-    )
+    names = tuple(f"pixel {row},{column}" for row in range(8) for column in range(8))
+    return data_set(name, seed, graph, list(map(str, range(10))), feature_names=names)
 
 
 def _nearest_neighbours(pixels: Tensor) -> Tensor:
@@ -140,27 +123,14 @@ def _social(
     weighted: bool = False,
 ) -> DataSet:
     """A social network whose features say which person a node is."""
-    number = {node: position for position, node in enumerate(network)}
-    edges = sorted(
-        (number[source], number[target], float(weight))
-        for source, target, weight in network.to_directed().edges(data="weight", default=1)
-    )
-    graph = Data(
-        x=torch.eye(len(names)),
-        edge_index=torch.tensor([edge[:2] for edge in edges]).t().contiguous(),
-        y=labels.long(),
-    )
+    weights = torch.from_numpy(nx.to_numpy_array(network)).float()
+    edge_index = weights.nonzero().t().contiguous()
+    graph = Data(x=torch.eye(len(names)), edge_index=edge_index, y=labels.long())
     if weighted:
-        graph.edge_weight = torch.tensor([weight for *_, weight in edges])
+        graph.edge_weight = weights[tuple(edge_index)]
     graph.node_names = names
-    return data_set(
-        name,
-        seed,
-        graph,
-        class_names,
-        feature_names=tuple(f"is {person}" for person in names),
-        split=_quarters(name, seed, labels.long()),
-    )
+    split, columns = _quarters(name, seed, labels.long()), tuple(f"is {person}" for person in names)
+    return data_set(name, seed, graph, class_names, feature_names=columns, split=split)
 
 
 def _quarters(name: str, seed: int, labels: Tensor) -> Split:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from functools import partial
 from itertools import combinations, product
 from pathlib import Path
@@ -46,6 +47,8 @@ WELL_KNOWN_CLASSES = {
 }
 MOTIFS = {"benzene": ("c1ccccc1",), "alkane-carbonyl": ("[FX1]", "[CX3]=O")}
 """SMARTS of what a molecule of class 1 has, as in the code of the authors."""
+CARBONYL = "[#6]=[OX1]"
+"""SMARTS of C=O, whatever else the carbon is bound to."""
 _VALIDATION = 0.1
 
 
@@ -53,23 +56,27 @@ def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
     """One of the sets in files; the seed chooses a tenth of the training part for validation."""
     require_extra("rdkit", "molecules")
     regression = CLASS_NAMES[name] == LOGP
-    graphs, truths, test = [], [], []
-    for row in _rows(raw.folder_of(name, root, partial(convert, name)) / f"{name}.csv", *COLUMNS):
+    number: type[int | float] = float if regression else int
+    rows = _rows(raw.folder_of(name, root, partial(convert, name)) / f"{name}.csv", *COLUMNS)
+    graphs: list[Data] = []
+    truths: list[tuple[Tensor, ...]] = []
+    for row in rows:
         graph = _graph(_molecule(row["smiles"], hydrogens=regression))
-        graph.smiles = row["smiles"]
-        graph.y = torch.tensor([float(row["y"]) if regression else int(row["y"])])
-        options = tuple(
-            torch.tensor([float(part) for part in option.split()])
-            if regression
-            else torch.tensor([letter == "1" for letter in option])
-            for option in row["atom_truth"].split("|")
-        )
+        graph.smiles, graph.y = row["smiles"], torch.tensor([number(row["y"])])
+        texts = row["atom_truth"].split("|")
+        parts = [text.split() if regression else list(text) for text in texts]
+        options = [torch.tensor([number(part) for part in atoms]) for atoms in parts]
         if len(options[0]) != graph.num_nodes:
             raise DataError(f"{name}: {row['smiles']} does not have {len(options[0])} atoms")
         graphs.append(graph)
-        truths.append(options if bool(options[0].any()) else ())
-        test.append(row["split"] == "test")
-    split = _split(torch.tensor(test), generator(seed, name, "split"))
+        masks = options if regression else [option.bool() for option in options]
+        truths.append(tuple(masks) if bool(options[0].any()) else ())
+    test = torch.tensor([row["split"] == "test" for row in rows])
+    train = torch.nonzero(~test).flatten()
+    order = train[torch.randperm(len(train), generator=generator(seed, name, "split"))]
+    count = int(_VALIDATION * len(train))
+    parts_of_split = (order[count:].sort().values, order[:count].sort().values)
+    split = Split(*parts_of_split, torch.nonzero(test).flatten())
     return _data_set(name, seed, graphs, truths, CLASS_NAMES[name], split)
 
 
@@ -88,10 +95,12 @@ def well_known(name: str, seed: int, _root: object) -> DataSet:
             graph.y = contributions.sum().reshape(1)
             truths.append((contributions,))
         else:
-            groups = _aromatic_rings if name == "molecules-aromatic" else _carbonyls
-            masks = tuple(_mask(molecule, atoms) for atoms in groups(molecule))
+            aromatic = name == "molecules-aromatic"
+            groups = _aromatic_rings(molecule) if aromatic else _matches(molecule, CARBONYL)
+            atoms = torch.arange(int(graph.num_nodes))
+            masks = [torch.isin(atoms, torch.tensor(group)) for group in groups]
             graph.y = torch.tensor([int(len(masks) > 0)])
-            truths.append((*masks, torch.stack(masks).any(0)) if len(masks) > 1 else masks)
+            truths.append((*masks, torch.stack(masks).any(0)) if len(masks) > 1 else tuple(masks))
         graphs.append(graph)
     return _data_set(name, seed, graphs, truths, class_names)
 
@@ -150,12 +159,10 @@ def _motifs(name: str, smiles: str) -> tuple[str, str]:
 
     Each union of some matches of the first motif with some of the second shows it.
     """
-    from rdkit import Chem  # noqa: PLC0415  (an extra)
-
     molecule = _molecule(smiles, hydrogens=False)
     unions = []
     for motif in MOTIFS[name]:
-        matches = molecule.GetSubstructMatches(Chem.MolFromSmarts(motif))
+        matches = _matches(molecule, motif)
         sizes = range(1, len(matches) + 1)
         unions.append(
             [set().union(*subset) for size in sizes for subset in combinations(matches, size)]
@@ -175,11 +182,10 @@ def _aromatic_rings(molecule: Any) -> list[tuple[int, ...]]:
     ]
 
 
-def _carbonyls(molecule: Any) -> list[tuple[int, ...]]:
-    """Carbon and oxygen of each C=O, whatever else the carbon is bound to."""
+def _matches(molecule: Any, smarts: str) -> Sequence[tuple[int, ...]]:
     from rdkit import Chem  # noqa: PLC0415  (an extra)
 
-    return list(molecule.GetSubstructMatches(Chem.MolFromSmarts("[#6]=[OX1]")))
+    return molecule.GetSubstructMatches(Chem.MolFromSmarts(smarts))
 
 
 def _logp_contributions(molecule: Any) -> list[float]:
@@ -188,12 +194,6 @@ def _logp_contributions(molecule: Any) -> list[float]:
 
     pairs = rdMolDescriptors._CalcCrippenContribs(molecule)
     return [logp for logp, _ in pairs]
-
-
-def _mask(molecule: Any, atoms: tuple[int, ...]) -> Tensor:
-    mask = torch.zeros(molecule.GetNumAtoms(), dtype=torch.bool)
-    mask[list(atoms)] = True
-    return mask
 
 
 def _rows(path: Path, *columns: str) -> list[dict[str, str]]:
@@ -217,12 +217,11 @@ def _graph(molecule: Any) -> Data:
     """Atoms as nodes in RDKit's order, bonds as edges in both directions."""
     bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
     ends = [pair for first, second in bonds for pair in ((first, second), (second, first))]
-    graph = Data(
+    return Data(
         x=torch.tensor([_features(atom) for atom in molecule.GetAtoms()]),
         edge_index=torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous(),
+        node_names=[f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in molecule.GetAtoms()],
     )
-    graph.node_names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in molecule.GetAtoms()]
-    return graph
 
 
 def _features(atom: Any) -> list[float]:
@@ -233,14 +232,3 @@ def _features(atom: Any) -> list[float]:
     kind = [float(symbol == name) for name in ATOMS]
     counts = (atom.GetTotalNumHs(), atom.GetDegree(), atom.GetFormalCharge())
     return [*kind, *map(float, counts)]
-
-
-def _split(test: Tensor, rng: torch.Generator) -> Split:
-    train = torch.nonzero(~test).flatten()
-    order = train[torch.randperm(len(train), generator=rng)]
-    count = int(_VALIDATION * len(train))
-    return Split(
-        train=order[count:].sort().values,
-        val=order[:count].sort().values,
-        test=torch.nonzero(test).flatten(),
-    )

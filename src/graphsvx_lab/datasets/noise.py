@@ -46,7 +46,7 @@ def with_noisy_features(dataset: DataSet, share: float = 0.2, seed: int | None =
         noisy.x = torch.cat([graph.x, draw(int(graph.num_nodes), count)], dim=1)
         graphs.append(noisy)
     names = dataset.feature_names
-    before = dataset.noise or Noise.none()
+    before = dataset.noise or Noise()
     return replace(
         dataset,
         name=dataset.name + FEATURES_SUFFIX,
@@ -96,7 +96,7 @@ def with_noisy_nodes(
     edge_index = coalesce(torch.cat([graph.edge_index, added], dim=1), num_nodes=old + count)
     x = torch.cat([graph.x, _features_like(dataset, rng)(count, dataset.features)])
     y = torch.cat([graph.y, graph.y.new_full((count,), -1)])
-    truth, before = dataset.truth, dataset.noise or Noise.none()
+    truth, before = dataset.truth, dataset.noise or Noise()
     return replace(
         dataset,
         name=dataset.name + NODES_SUFFIX,

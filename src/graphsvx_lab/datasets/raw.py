@@ -156,12 +156,8 @@ def _in_raw(downloads: Contents) -> Contents:
 
 
 def _downloads(name: str, origin: Origin, folder: Path) -> Contents:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
+    title = TextColumn("{task.description}")
+    columns = (title, BarColumn(), DownloadColumn(), TransferSpeedColumn())
     absent = [file for file in origin.downloads if not (folder / file).is_file()]
     try:
         with progress_bar(*columns, shown=sys.stderr.isatty()) as bar:

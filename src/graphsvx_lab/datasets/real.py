@@ -20,13 +20,8 @@ from graphsvx_lab.datasets.truth import from_masks
 
 CITATION_CLASSES = {
     "cora": (
-        "theory",
-        "reinforcement learning",
-        "genetic algorithms",
-        "neural networks",
-        "probabilistic methods",
-        "case-based",
-        "rule learning",
+        *("theory", "reinforcement learning", "genetic algorithms", "neural networks"),
+        *("probabilistic methods", "case-based", "rule learning"),
     ),
     "citeseer": ("AI", "machine learning", "information retrieval", "databases", "agents", "HCI"),
     "pubmed": ("class 0", "class 1", "class 2"),

@@ -6,24 +6,26 @@ cycles, of graphs), the table is used; `docs/datasets.md` lists the differences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphsvx_lab.datasets.base import DataSet, data_set, generator
-from graphsvx_lab.datasets.truth import NodeTruth, edges_inside, from_masks, motif_ids, union
+from graphsvx_lab.datasets.truth import NodeTruth, edges_inside, from_masks
 
 FEATURES = 10
 HOUSE_ROLES = ("base", "top", "middle", "bottom")
+Edges = set[tuple[int, int]]
+"""Undirected edges (low, high)."""
 
 
 def ba_shapes(name: str, seed: int, _root: object) -> DataSet:
     """BA-Shapes: 300 Barabási-Albert nodes, 80 houses, 20 random edges; classes are roles."""
-    edge_index, truth = _shapes(generator(seed, name, "graph"))
-    return _node_set(name, seed, edge_index, truth, truth.role, HOUSE_ROLES)
+    truth = _truth_of(*_shapes(generator(seed, name, "graph")), HOUSE)
+    return _node_set(name, seed, truth, truth.role, HOUSE_ROLES)
 
 
 def ba_community(name: str, seed: int, _root: object) -> DataSet:
@@ -33,19 +35,18 @@ def ba_community(name: str, seed: int, _root: object) -> DataSet:
     and standard deviation 0.5; the other eight are standard normal.
     """
     rng = generator(seed, name, "graph")
-    (first, first_truth), (second, second_truth) = _shapes(rng), _shapes(rng)
-    size = first_truth.motif_of.numel()
-    both = torch.cat([first, second + size], dim=1)
-    edges = {(int(a), int(b)) for a, b in both.t().tolist() if a < b}
-    motif_of = union(first_truth, second_truth, both[:, :0]).motif_of
-    edge_index = edge_index_of(add_random(edges, 350, cross_pair(size, rng), motif_of))
-    truth = union(first_truth, second_truth, edge_index)
-    truth = replace(truth, informative_features=frozenset({0, 1}))
+    (first, motif_of), (second, _) = _shapes(rng), _shapes(rng)
+    size, motifs = len(motif_of), int(motif_of.max()) + 1
+    second_motif_of = torch.where(motif_of >= 0, motif_of + motifs, motif_of)
+    motif_of = torch.cat([motif_of, second_motif_of])
+    edges = first | {(size + a, size + b) for a, b in second}
+    edges = add_random(edges, 350, motif_of, rng, between_halves=True)
+    truth = _truth_of(edges, motif_of, HOUSE, informative=frozenset({0, 1}))
     community = torch.arange(2).repeat_interleave(size)
     x = torch.randn(2 * size, FEATURES, generator=generator(seed, name, "features"))
     x[:, :2] = 0.5 * x[:, :2] + (2 * community - 1).float().unsqueeze(1)
     classes = [f"{role} {side}" for side in (1, 2) for role in HOUSE_ROLES]
-    return _node_set(name, seed, edge_index, truth, truth.role + 4 * community, classes, x)
+    return _node_set(name, seed, truth, truth.role + 4 * community, classes, x)
 
 
 def tree_cycles(name: str, seed: int, _root: object) -> DataSet:
@@ -65,82 +66,81 @@ def ba_2motifs(name: str, seed: int, _root: object) -> DataSet:
     inside the motif, is added to 196 of the graphs.
     """
     rng = generator(seed, name, "graphs")
-    count, base = 1000, 20
-    with_random_edge = set(torch.randperm(count, generator=rng)[:196].tolist())
+    with_random_edge = set(torch.randperm(1000, generator=rng)[:196].tolist())
     graphs, masks = [], []
-    for index in range(count):
-        motif = HOUSE if index < count // 2 else cycle(5)
-        motif_of = motif_ids(base, motif.size, 1)
-        size = motif_of.numel()
-        edges = plant(barabasi_albert(base, 1, rng), base, motif, 1, rng)
-        if index in with_random_edge:
-            edges = add_random(edges, 1, any_pair(size, rng), motif_of)
+    for index in range(1000):
+        label = int(index >= 500)
+        base, motif = barabasi_albert(20, 1, rng), (HOUSE, cycle(5))[label]
+        edges, motif_of = _planted(base, 20, motif, 1, int(index in with_random_edge), rng)
         edge_index = edge_index_of(edges)
-        label = torch.tensor([0 if motif is HOUSE else 1])
-        graphs.append(Data(x=torch.ones(size, FEATURES), edge_index=edge_index, y=label))
+        x = torch.ones(len(motif_of), FEATURES)
+        graphs.append(Data(x=x, edge_index=edge_index, y=torch.tensor([label])))
         masks.append((motif_of >= 0, edges_inside(edge_index, motif_of) >= 0))
     truth = from_masks(masks, "house or 5-cycle")
     return data_set(name, seed, graphs, ("house", "cycle"), truth=truth)
 
 
-def _shapes(rng: torch.Generator) -> tuple[Tensor, NodeTruth]:
-    base = barabasi_albert(300, 5, rng)
-    return _planted(base, 300, HOUSE, motifs=80, random_edges=20, rng=rng)
+def _shapes(rng: torch.Generator) -> tuple[Edges, Tensor]:
+    return _planted(barabasi_albert(300, 5, rng), 300, HOUSE, 80, 20, rng)
 
 
 def _tree_set(name: str, seed: int, motif: Motif, motifs: int, random_edges: int) -> DataSet:
-    rng = generator(seed, name, "graph")
-    edge_index, truth = _planted(
-        binary_tree(8), 511, motif, motifs=motifs, random_edges=random_edges, rng=rng
-    )
-    return _node_set(name, seed, edge_index, truth, truth.role, ("base", motif.kind))
+    rng, size = generator(seed, name, "graph"), 511
+    tree = {((node - 1) // 2, node) for node in range(1, size)}
+    truth = _truth_of(*_planted(tree, size, motif, motifs, random_edges, rng), motif)
+    return _node_set(name, seed, truth, truth.role, ("base", motif.kind))
 
 
 def _planted(
-    base: Edges,
-    size: int,
-    motif: Motif,
-    *,
-    motifs: int,
-    random_edges: int,
-    rng: torch.Generator,
-) -> tuple[Tensor, NodeTruth]:
-    motif_of = motif_ids(size, motif.size, motifs)
-    edges = plant(base, size, motif, motifs, rng)
-    pairs = any_pair(motif_of.numel(), rng)
-    edge_index = edge_index_of(add_random(edges, random_edges, pairs, motif_of))
-    roles = torch.tensor(motif.roles).repeat(motifs)
-    truth = NodeTruth(
+    base: Edges, size: int, motif: Motif, motifs: int, random_edges: int, rng: torch.Generator
+) -> tuple[Edges, Tensor]:
+    """Edges of base, motifs and random ones; and the motif of each node, -1 in the base.
+
+    Motif i has the nodes from `size + i * motif.size` on; the first of them has a link to a node of
+    the base, another one for each motif.
+    """
+    edges = set(base)
+    for index, host in enumerate(torch.randperm(size, generator=rng)[:motifs].tolist()):
+        first = size + index * motif.size
+        edges |= {(first + a, first + b) for a, b in motif.edges} | {(host, first)}
+    motif_of = torch.arange(motifs).repeat_interleave(motif.size)
+    motif_of = torch.cat([torch.full((size,), -1), motif_of])
+    return add_random(edges, random_edges, motif_of, rng), motif_of
+
+
+def _truth_of(
+    edges: Edges, motif_of: Tensor, motif: Motif, informative: frozenset[int] | None = None
+) -> NodeTruth:
+    edge_index, planted = edge_index_of(edges), (motif_of >= 0).nonzero().flatten()
+    role = torch.zeros_like(motif_of)
+    role[planted] = torch.tensor(motif.roles).repeat(len(planted) // motif.size)
+    return NodeTruth(
         motif_of=motif_of,
-        role=torch.cat([torch.zeros(size, dtype=torch.long), roles]),
+        role=role,
         edge_motif=edges_inside(edge_index, motif_of),
         edge_index=edge_index,
-        attached=size + motif.size * torch.arange(motifs),
+        attached=planted[:: motif.size],
         kind=motif.kind,
+        informative_features=informative,
     )
-    return edge_index, truth
 
 
 def _node_set(
     name: str,
     seed: int,
-    edge_index: Tensor,
     truth: NodeTruth,
     labels: Tensor,
     class_names: Sequence[str],
     x: Tensor | None = None,
 ) -> DataSet:
     features = torch.ones(labels.numel(), FEATURES) if x is None else x
-    graph = Data(x=features, edge_index=edge_index, y=labels.clone())
+    graph = Data(x=features, edge_index=truth.edge_index, y=labels.clone())
     return data_set(name, seed, graph, class_names, truth=truth)
-
-
-Edges = set[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Motif:
-    """A small graph to attach: its edges and each node's role; node 0 is linked to the base."""
+    """A small graph to attach: its edges (low, high) and each node's role; node 0 has the link."""
 
     kind: str
     edges: tuple[tuple[int, int], ...]
@@ -169,11 +169,6 @@ def grid(side: int) -> Motif:
 HOUSE = Motif("house", ((0, 1), (1, 2), (2, 3), (0, 3), (0, 4), (1, 4)), (2, 2, 3, 3, 1))
 
 
-def undirected(a: int, b: int) -> tuple[int, int]:
-    """The undirected edge between two nodes as `(low, high)`."""
-    return (a, b) if a < b else (b, a)
-
-
 def barabasi_albert(size: int, links: int, rng: torch.Generator) -> Edges:
     """Preferential attachment: a star of `links + 1` nodes, then nodes with `links` edges each."""
     edges = {(0, leaf) for leaf in range(1, links + 1)}
@@ -188,52 +183,20 @@ def barabasi_albert(size: int, links: int, rng: torch.Generator) -> Edges:
     return edges
 
 
-def binary_tree(height: int) -> Edges:
-    """The balanced binary tree with `2 ** (height + 1) - 1` nodes, level by level."""
-    return {((node - 1) // 2, node) for node in range(1, 2 ** (height + 1) - 1)}
-
-
-def plant(edges: Edges, base: int, motif: Motif, count: int, rng: torch.Generator) -> Edges:
-    """Add `count` motifs after the `base` nodes, each linked to a different node of the base.
-
-    Motif i has the nodes from `base + i * motif.size` on; the first of them has the link.
-    """
-    hosts = torch.randperm(base, generator=rng)[:count].tolist()
-    planted = set(edges)
-    for index, host in enumerate(hosts):
-        first = base + index * motif.size
-        planted |= {undirected(first + a, first + b) for a, b in motif.edges}
-        planted.add((host, first))
-    return planted
-
-
 def add_random(
-    edges: Edges,
-    count: int,
-    draw: Callable[[], tuple[int, int]],
-    motif_of: Tensor,
+    edges: Edges, count: int, motif_of: Tensor, rng: torch.Generator, between_halves: bool = False
 ) -> Edges:
-    """Add `count` new edges drawn by `draw`, none of them inside one motif.
+    """Add `count` random edges, none of them inside one motif, or only between halves of the nodes.
 
     A chord would change the motif: a 5-cycle with a chord is a house.
     """
-    ids = motif_of.tolist()
-    grown = set(edges)
+    ids, grown = motif_of.tolist(), set(edges)
+    offset = len(ids) // 2 if between_halves else 0
     while len(grown) < len(edges) + count:
-        a, b = draw()
+        a, b = _below(len(ids) - offset, rng), offset + _below(len(ids) - offset, rng)
         if a != b and (ids[a] < 0 or ids[a] != ids[b]):
-            grown.add(undirected(a, b))
+            grown.add((min(a, b), max(a, b)))
     return grown
-
-
-def any_pair(size: int, rng: torch.Generator) -> Callable[[], tuple[int, int]]:
-    """Draw two nodes out of `size`."""
-    return lambda: (_below(size, rng), _below(size, rng))
-
-
-def cross_pair(size: int, rng: torch.Generator) -> Callable[[], tuple[int, int]]:
-    """Draw one node out of the first `size` and one out of the next `size`."""
-    return lambda: (_below(size, rng), size + _below(size, rng))
 
 
 def edge_index_of(edges: Edges) -> Tensor:

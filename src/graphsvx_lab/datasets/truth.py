@@ -140,27 +140,6 @@ def edges_inside(edge_index: Tensor, motif_of: Tensor) -> Tensor:
     return torch.where(source == target, source, torch.full_like(source, -1))
 
 
-def motif_ids(base: int, size: int, count: int) -> Tensor:
-    """`motif_of` for a base graph followed by `count` motifs of `size` consecutive nodes."""
-    motifs = torch.arange(count).repeat_interleave(size)
-    return torch.cat([torch.full((base,), -1), motifs])
-
-
-def union(first: NodeTruth, second: NodeTruth, edge_index: Tensor) -> NodeTruth:
-    """The truth of the disjoint union of two graphs; nodes of `second` follow those of `first`."""
-    offset = first.motif_of.numel()
-    shifted = torch.where(second.motif_of >= 0, second.motif_of + first.motifs, second.motif_of)
-    motif_of = torch.cat([first.motif_of, shifted])
-    return NodeTruth(
-        motif_of=motif_of,
-        role=torch.cat([first.role, second.role]),
-        edge_motif=edges_inside(edge_index, motif_of),
-        edge_index=edge_index,
-        attached=torch.cat([first.attached, second.attached + offset]),
-        kind=first.kind,
-    )
-
-
 def from_masks(masks: Sequence[tuple[Tensor, Tensor]], kind: str) -> GraphTruth:
     """A `GraphTruth` from one (node mask, edge mask) pair per graph."""
     return GraphTruth(tuple(n for n, _ in masks), tuple(e for _, e in masks), kind)

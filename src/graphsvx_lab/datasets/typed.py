@@ -22,12 +22,7 @@ from graphsvx_lab.datasets.truth import RelationTruth
 
 ACM_CLASSES = ("database", "wireless communication", "data mining")
 ACM_WORDS = 1902
-_ACM_PARTS = {
-    "paper_y": "labels.npy",
-    "train": "train_60.npy",
-    "val": "val_60.npy",
-    "test": "test_60.npy",
-}
+_ACM_PARTS = {"paper_y": "labels", "train": "train_60", "val": "val_60", "test": "test_60"}
 RELATIONS = 237
 """Relations of FB15k-237; relation r + 237 is r turned round."""
 
@@ -139,7 +134,7 @@ def convert_acm(downloads: raw.Contents) -> raw.Contents:
         arrays[f"{name}_x_indptr"] = matrix.indptr.astype(np.int32)
         arrays[f"{name}_x_shape"] = np.array(matrix.shape)
     for name, file in _ACM_PARTS.items():
-        array = np.load(io.BytesIO(downloads[file]), allow_pickle=False)
+        array = np.load(io.BytesIO(downloads[f"{file}.npy"]), allow_pickle=False)
         arrays[name] = array.astype(np.int64)
     return {"acm.npz": _npz(arrays)}
 
@@ -151,20 +146,15 @@ def convert_fb15k_237(downloads: raw.Contents) -> raw.Contents:
     """
     entities: dict[str, int] = {}
     relations: dict[str, int] = {}
-    parts = {}
-    for part in ("train", "valid", "test"):
-        facts = [line.split("\t") for line in downloads[f"{part}.txt"].decode().splitlines()]
-        parts[part] = np.array(
-            [
-                (
-                    entities.setdefault(head, len(entities)),
-                    relations.setdefault(relation, len(relations)),
-                    entities.setdefault(tail, len(entities)),
-                )
-                for head, relation, tail in facts
-            ],
-            dtype=np.int32,
-        )
+
+    def number(fact: str) -> tuple[int, ...]:
+        names = zip((entities, relations, entities), fact.split("\t"), strict=True)
+        return tuple(numbers.setdefault(name, len(numbers)) for numbers, name in names)
+
+    parts = {
+        part: np.array(list(map(number, downloads[f"{part}.txt"].decode().splitlines())), np.int32)
+        for part in ("train", "valid", "test")
+    }
     return {
         "triples.npz": _npz(parts),
         "entities.txt": "".join(f"{name}\n" for name in entities).encode(),
@@ -198,24 +188,19 @@ def typed_motifs(name: str, seed: int, _root: object) -> DataSet:
     (nodes), the edges to them, and the relation "buys".
     """
     rng = generator(seed, name, "graph")
-
-    def integers(high: int, *shape: int) -> Tensor:
-        return torch.randint(high, shape, generator=rng)
-
     kind = torch.arange(ITEMS) % _TASTES
     label = torch.arange(USERS) % _TASTES
-    by_kind = [(kind == k).nonzero()[:, 0] for k in range(_TASTES)]
+    by_kind = [(kind == k).nonzero()[:, 0] for k in label]
     bought = torch.stack(
-        [by_kind[int(k)][torch.randperm(len(by_kind[int(k)]), generator=rng)[:3]] for k in label]
+        [items[torch.randperm(len(items), generator=rng)[:3]] for items in by_kind]
     )
     viewed = torch.stack([torch.randperm(ITEMS, generator=rng)[:6] for _ in range(USERS)])
     users = torch.arange(USERS)
     graph = HeteroData()
     graph["user"].x = torch.randn(USERS, FEATURES, generator=rng)
     graph["user"].y = label
-    x = torch.randn(ITEMS, FEATURES, generator=rng)
-    x[:, 0] = 2.0 * kind - 1
-    graph["item"].x = x
+    graph["item"].x = torch.randn(ITEMS, FEATURES, generator=rng)
+    graph["item"].x[:, 0] = 2.0 * kind - 1
     graph["tag"].x = torch.randn(TAGS, FEATURES, generator=rng)
 
     def both_ways(relation: str, source: Tensor, target: Tensor, ends: tuple[str, str]) -> None:
@@ -224,8 +209,10 @@ def typed_motifs(name: str, seed: int, _root: object) -> DataSet:
 
     both_ways("buys", users.repeat_interleave(3), bought.reshape(-1), ("user", "item"))
     both_ways("views", users.repeat_interleave(6), viewed.reshape(-1), ("user", "item"))
-    both_ways("has", torch.arange(ITEMS), integers(TAGS, ITEMS), ("item", "tag"))
-    friends = torch.stack([users, (users + 1 + integers(USERS - 1, USERS)) % USERS])
+    tags = torch.randint(TAGS, (ITEMS,), generator=rng)
+    both_ways("has", torch.arange(ITEMS), tags, ("item", "tag"))
+    others = torch.randint(USERS - 1, (USERS,), generator=rng)
+    friends = torch.stack([users, (users + 1 + others) % USERS])
     graph["user", "knows", "user"].edge_index = torch.cat([friends, friends.flip(0)], 1)
     truth = RelationTruth(
         relation=("user", "buys", "item"),
