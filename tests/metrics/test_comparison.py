@@ -8,7 +8,7 @@ from math import isnan
 import numpy as np
 import pytest
 
-from graphsvx_lab.metrics.comparison import (
+from graphsvx_lab.metrics.measurements import (
     MIN_SEEDS,
     Estimate,
     number,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from graphsvx.results.explanation import Explanation
 from graphsvx_lab import datasets
 from graphsvx_lab.studies import StudyContext
-from graphsvx_lab.studies.setting import Setting
+from graphsvx_lab.studies.context import Setting
 from graphsvx_lab.studies.study import Answer, Case
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphsvx_lab.metrics.comparison import total_variation
-from graphsvx_lab.metrics.measurements import Measurements, Row
+from graphsvx_lab.metrics.measurements import Measurements, Row, total_variation
 from graphsvx_lab.studies import properties as ablation
 from tests.records import credit, house
 from tests.studies.conftest import answer_of

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from graphsvx.errors import DataError
-from graphsvx_lab.metrics.comparison import PairedTest, is_close, is_positive, reaches
-from graphsvx_lab.metrics.measurements import Row
+from graphsvx_lab.metrics.measurements import PairedTest, Row, is_close, is_positive, reaches
 from graphsvx_lab.studies import (
     Claim,
     Estimate,

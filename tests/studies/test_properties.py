@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from graphsvx.metrics import consistency
-from graphsvx_lab.metrics.comparison import sample_variance
-from graphsvx_lab.metrics.measurements import Measurements, Row
-from graphsvx_lab.metrics.reading import with_features
+from graphsvx_lab.metrics.measurements import Measurements, Row, sample_variance
 from graphsvx_lab.studies import motifs, properties
+from graphsvx_lab.studies.context import with_features
 from graphsvx_lab.studies.properties import OURS, RANDOM
 from tests.records import credit, house
 from tests.studies.conftest import answer_of
@@ -50,12 +49,11 @@ def test_overlap_is_that_of_the_top_features_and_nodes():
     assert consistency(nothing, nothing, top=0.2, level=levels) == 1
 
 
-def test_models_are_compared_where_they_agree(monkeypatch: pytest.MonkeyPatch):
+def test_models_are_compared_where_they_agree():
     split = SimpleNamespace(test=torch.tensor([0, 1, 2, 3]))
     data = SimpleNamespace(split=split, seed=0)
     said = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0])
-    models: Any = [SimpleNamespace(dataset=data, say=classes) for classes in said]
-    monkeypatch.setattr(properties, "predicted_classes", lambda trained: trained.say)
+    models: Any = [SimpleNamespace(dataset=data, predicted_classes=lambda c=c: c) for c in said]
     assert properties.agreed(models, 10) == [0, 1, 3]
     assert len(properties.agreed(models, 2)) == 2
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphsvx_lab.metrics import PAPER_PROTOCOLS
-from graphsvx_lab.metrics.comparison import MIN_SEEDS, SIGNIFICANT
+from graphsvx_lab.metrics.measurements import MIN_SEEDS, SIGNIFICANT
 from graphsvx_lab.metrics.truth import HOUSES, MOLECULES
 from graphsvx_lab.studies import ground_truth
 

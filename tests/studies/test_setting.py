@@ -12,9 +12,14 @@ from graphsvx import GraphSVX, explain
 from graphsvx.methods import GNNExplainer, PGExplainer, Random
 from graphsvx.results.explanation import Credit, Explanation
 from graphsvx_lab.metrics import accuracy, auroc
-from graphsvx_lab.metrics.reading import both_directions, with_node_scores, without_credit
 from graphsvx_lab.studies import Setting, StudyContext
-from graphsvx_lab.studies.setting import fitted, training_questions
+from graphsvx_lab.studies.context import (
+    both_directions,
+    fitted,
+    training_questions,
+    with_node_scores,
+    without_credit,
+)
 from tests.records import house
 from tests.studies.conftest import trained_on
 

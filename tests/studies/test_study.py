@@ -26,7 +26,7 @@ from graphsvx.errors import DataError, InputError
 from graphsvx.methods import Random
 from graphsvx.utils.processes import can_fork
 from graphsvx_lab import studies
-from graphsvx_lab.metrics.measurements import Row, Value, of_model
+from graphsvx_lab.metrics.measurements import Row, Value, model_values
 from graphsvx_lab.studies import (
     Grid,
     Measurements,
@@ -59,7 +59,7 @@ def players(case: Case) -> Iterator[Value]:
         os.kill(os.getpid(), signal.SIGKILL)
     for method, explanations in case.explanations.items():
         yield method, -1, "explained", len(explanations)
-    yield from of_model({"seed": case.seed})
+    yield from model_values({"seed": case.seed})
 
 
 def page(results: Measurements) -> Page:
@@ -308,7 +308,7 @@ def test_the_example_of_the_package_runs(context: StudyContext):
         from graphsvx_lab.studies import *
         from graphsvx_lab.studies import motifs
         from graphsvx_lab.studies.page import pivot
-        from graphsvx_lab.metrics.comparison import reaches
+        from graphsvx_lab.metrics.measurements import reaches
     """
     space: dict = {}
     exec(textwrap.dedent(imports), space)

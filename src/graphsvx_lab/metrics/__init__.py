@@ -7,7 +7,7 @@ of nodes alone                effects.leave_one_out, use_of_nodes, largest_chang
 of several methods            paired_tests (is one ahead of others on the same questions?)
 """
 
-from graphsvx_lab.metrics.comparison import PairedTest, paired_tests
+from graphsvx_lab.metrics.measurements import PairedTest, paired_tests
 from graphsvx_lab.metrics.truth import (
     PAPER_PROTOCOLS,
     PaperProtocol,

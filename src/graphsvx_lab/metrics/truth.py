@@ -17,7 +17,6 @@ from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
 from graphsvx_lab.datasets.truth import NodeTruth
 from graphsvx_lab.zoo import Trained
-from graphsvx_lab.zoo.training import predicted_classes
 
 Protocol = Literal["strict", "paper"]
 
@@ -305,7 +304,7 @@ def classified_right(trained: Trained) -> list[int]:
         return scored_nodes(
             "strict",
             candidates=data.node_truth.nodes(),
-            predicted=predicted_classes(trained),
+            predicted=trained.predicted_classes(),
             labels=data.labels,
         )
     return graphs_right(trained, data.graph_truth.graphs())
@@ -313,5 +312,5 @@ def classified_right(trained: Trained) -> list[int]:
 
 def graphs_right(trained: Trained, graphs: Sequence[int]) -> list[int]:
     """Those of the graphs that the model classifies right."""
-    right = predicted_classes(trained, graphs) == trained.dataset.labels[list(graphs)]
+    right = trained.predicted_classes(graphs) == trained.dataset.labels[list(graphs)]
     return [graph for graph, is_right in zip(graphs, right.tolist(), strict=True) if is_right]

@@ -37,11 +37,9 @@ from importlib import import_module
 
 from graphsvx.errors import InputError
 from graphsvx.utils.printable import did_you_mean
-from graphsvx_lab.metrics.comparison import Estimate
-from graphsvx_lab.metrics.measurements import Measurements
-from graphsvx_lab.studies.context import StudyContext
+from graphsvx_lab.metrics.measurements import Estimate, Measurements
+from graphsvx_lab.studies.context import Setting, StudyContext
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table
-from graphsvx_lab.studies.setting import Setting
 from graphsvx_lab.studies.study import Answer, Case, Grid, Study, write_summary
 
 __all__ = [

@@ -1,25 +1,42 @@
-"""Where a study works: its trained models, and its explanations as runs that are kept."""
+"""How explainers are asked in a study: where it works, settings, and how answers are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import torch
 
 from graphsvx import runs
+from graphsvx.core.model import Scale
 from graphsvx.errors import DataError
-from graphsvx.methods.baseline import Method
-from graphsvx.results.explanation import Explanation
+from graphsvx.estimators.direct import edges_to_nodes
+from graphsvx.methods import (
+    LIME,
+    SHAP,
+    Edges,
+    GNNExplainer,
+    GraphSVX,
+    Greedy,
+    IntegratedGradients,
+    Method,
+    PGExplainer,
+    PGMExplainer,
+    Random,
+    Saliency,
+)
+from graphsvx.results.explanation import Credit, Explanation, Ranking
 from graphsvx.runs import identity
 from graphsvx.runs.backends import Answer, Chunk, Job
 from graphsvx.utils import processes
 from graphsvx.utils.console import message
+from graphsvx.utils.constraints import as_call
 from graphsvx_lab import datasets, zoo
-from graphsvx_lab.datasets.base import DataSet
+from graphsvx_lab.datasets.base import DataSet, draw
 from graphsvx_lab.zoo import Settings, Trained
-from graphsvx_lab.zoo.training import training_bar
 
 QUICK_EPOCHS = 10  # a quick study trains its models for 1/10 of the usual epochs
 
@@ -105,7 +122,7 @@ class StudyContext:
 
     def folder(self, trained: Trained, name: str, *settings: Any) -> Path:
         """Where results that rest on these settings are kept; other weights, another folder."""
-        weights = identity.of_model(trained.model)["weights"]
+        weights = identity.model_values(trained.model)["weights"]
         versions = sorted(identity.package_versions().items())
         key = identity.short_hash([weights, trained.dataset.fingerprint, versions, list(settings)])
         return self.runs / trained.card.name / f"{name.lower()}-{key}"
@@ -154,7 +171,7 @@ def _kept(path: Path, data: DataSet, seed: int, settings: Settings) -> Trained:
     """The model in a file; trained if there is none with exactly these settings."""
     stored = zoo.load(path, dataset=data) if path.exists() else None
     if stored is None or stored.card.settings != settings:
-        with training_bar(f"training {data.name}, seed {seed}") as progress:
+        with zoo.training.training_bar(f"training {data.name}, seed {seed}") as progress:
             zoo.save(zoo.train(data, settings.model, seed, progress, settings=settings), path)
         stored = zoo.load(path, dataset=data)
     return stored
@@ -176,3 +193,181 @@ def model_of(change: Callable[[DataSet], DataSet], settings: Settings, name: str
     return lambda context, dataset, seed: trained(
         dataset, seed, context.shorter(settings), context.runs / "models-of-changed-data"
     )
+
+
+# --- readings of explanations: node scores from those of edges, fewer features, no credit -------
+
+EdgeRule = Literal["largest", "mean", "undirected"]
+"""A node's score from those of its edges: the one of largest magnitude, their mean, or the largest
+after the two directions of an edge have been averaged."""
+
+
+def both_directions(explanation: Explanation) -> Explanation:
+    """Edges that play once for both directions, named in both, as the truth names them."""
+    edges = explanation.edge_credit
+    reversible = (edges.ids[0] != edges.ids[1]).nonzero()[:, 0]
+    ids = torch.cat([edges.ids, edges.ids[:, reversible].flip(0)], 1)
+    places = torch.cat([torch.arange(edges.players), reversible])
+    credit = Credit(ids, edges.values[:, places], edges.errors[:, places])
+    return replace(explanation, edge_credit=credit)
+
+
+def with_node_scores(explanation: Explanation, rule: EdgeRule) -> Explanation:
+    """Node credit from that of edges; unchanged if edges have none."""
+    edges, ids = explanation.edge_credit, explanation.field.ids
+    if not edges.players:
+        return explanation
+    ids = ids[~torch.isin(ids, torch.tensor(explanation.centres, dtype=torch.long))]
+    if rule == "mean":
+        is_end = (edges.ids[:, None, :] == ids[None, :, None]).any(0).to(edges.values)
+        values = edges.values @ is_end.t() / is_end.sum(1).clamp(min=1)
+    else:
+        scores = edges.values if rule == "largest" else _undirected(edges)
+        values = edges_to_nodes(edges.ids, scores, ids)
+    credit = Credit(ids, values, torch.full_like(values, torch.nan))
+    return replace(explanation, node_credit=credit)
+
+
+def _undirected(edges: Credit) -> torch.Tensor:
+    """Each edge with the mean of its two directions; a direction alone keeps its value."""
+    pairs = torch.stack([edges.ids.min(0).values, edges.ids.max(0).values])
+    _, group = torch.unique(pairs, dim=1, return_inverse=True)
+    total = torch.zeros(edges.values.shape[0], int(group.max()) + 1, dtype=edges.values.dtype)
+    total = total.index_add(1, group, edges.values) / torch.bincount(group).to(total)
+    return total[:, group]
+
+
+def without_credit(explanation: Explanation) -> Explanation:
+    """All players tied: scores what random rankings score on average, since ties are averaged."""
+    kinds = ("node_credit", "feature_credit", "edge_credit")
+    credits = {kind: getattr(explanation, kind) for kind in kinds}
+    zeros: Any = {k: replace(c, values=torch.zeros_like(c.values)) for k, c in credits.items()}
+    return replace(explanation, **zeros)
+
+
+def with_features(explanation: Explanation, features: Collection[int]) -> Explanation:
+    """Only these of the features, so that all explainers choose from the same ones."""
+    credit = explanation.feature_credit
+    mask = torch.isin(credit.ids, torch.tensor(sorted(features), dtype=credit.ids.dtype))
+    restricted = Credit(credit.ids[mask], credit.values[:, mask], credit.errors[:, mask])
+    return replace(explanation, feature_credit=restricted)
+
+
+# --- settings of explainers ------------------------------------------------------------------
+
+TRAINING_QUESTIONS = 30  # nodes or graphs of the training part, for PGExplainer
+QUICK_METHODS: dict[type, dict[str, int]] = {
+    GNNExplainer: {"epochs": 2},
+    PGExplainer: {"epochs": 2},
+    PGMExplainer: {"samples": 60},
+    LIME: {"samples": 150},
+    SHAP: {"samples": 150},
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An explainer with everything that is chosen about it.
+
+    method: with its own settings; a PGExplainer is trained for each model.
+    scale: the explained score.
+    by: rank players by signed value or by magnitude.
+    edge_rule: how nodes are scored where edges have credit.
+    targets: "all" explains every class.
+    change: applied to each explanation before anything is measured.
+    """
+
+    method: Method
+    scale: Scale = "probability"
+    by: Ranking = "value"
+    edge_rule: EdgeRule = "largest"
+    targets: Literal["all"] | None = None
+    change: Callable[[Explanation], Explanation] | None = None
+
+    def explanations(
+        self, context: StudyContext, trained: Trained, queries: Iterable[int]
+    ) -> dict[int, Explanation]:
+        """Explanations by query; kept as a run, so that the next time they are only read."""
+        ids, method = list(queries), self.method
+        if not ids:
+            return {}
+        if isinstance(method, PGExplainer) and method.trained is None:
+            method = fitted(context, trained, method, ids)
+        options: Any = {"targets": self.targets} if self.targets else {}
+        run = context.explanations(trained, method, ids, scale=self.scale, **options)
+        return {query: self.read(explanation) for query, explanation in run.items()}
+
+    def read(self, explanation: Explanation) -> Explanation:
+        """With node scores where only edges have them, by the chosen rule."""
+        match self.method:
+            case object(players=Edges(directions="together")):
+                explanation = both_directions(explanation)
+        explanation = with_node_scores(explanation, self.edge_rule)
+        return explanation if self.change is None else self.change(explanation)
+
+    def quick(self) -> Setting:
+        """The same with a fraction of the effort."""
+        method: Any = self.method
+        if isinstance(method, GraphSVX):
+            fewer = method.with_settings(samples=max(20, (method.budget.samples or 1000) // 10))
+            return replace(self, method=fewer)
+        return replace(self, method=replace(method, **QUICK_METHODS.get(type(method), {})))
+
+    def words(self) -> str:
+        """In one line of a page: what differs from the defaults."""
+        words = [f"`{as_call(self.method)}`"]
+        words += [self.scale.replace("_", "-")] if isinstance(self.method, GraphSVX) else []
+        words += ["ranked by magnitude"] if self.by == "absolute" else []
+        words += [f"edges to nodes: {self.edge_rule}"] if self.edge_rule != "largest" else []
+        return ", ".join(words)
+
+
+CHANCE = Setting(Random(players="nodes"), change=without_credit)
+"""The exact average over all random rankings of nodes."""
+SPARSE = GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1)
+"""GNNExplainer with long training and strong penalties, which is best on several sets."""
+USUAL = {
+    "GNNExplainer": Setting(GNNExplainer(lr=0.1, features=False), edge_rule="mean"),
+    "PGM-Explainer": Setting(PGMExplainer()),
+    "Saliency": Setting(Saliency()),
+    "Integrated gradients": Setting(IntegratedGradients()),
+    "Random": Setting(Random(players="nodes")),
+}
+"""Other explainers where nothing is known that settings could be chosen by."""
+USUAL_WITHOUT_FEATURES = {
+    **USUAL,
+    "PGM-Explainer": Setting(PGMExplainer(by="zero")),
+    "Integrated gradients": Setting(IntegratedGradients(baseline="zero")),
+}
+"""Where all nodes have the same features, their mean is no change at all."""
+GRAPH_RIVALS = {
+    "GNNExplainer": Setting(SPARSE, edge_rule="mean"),
+    **{name: USUAL[name] for name in ("PGM-Explainer", "Integrated gradients", "Saliency")},
+    "Greedy": Setting(Greedy(players="nodes")),
+}
+"""Other explainers of whole graphs, masks sparse."""
+
+
+def fitted(
+    context: StudyContext, trained: Trained, method: PGExplainer, scored: Collection[int]
+) -> PGExplainer:
+    """PGExplainer, trained on the training part without what is scored; kept in a file."""
+    data, count = trained.dataset, 3 if context.quick else TRAINING_QUESTIONS
+    questions = training_questions(trained, scored, count)
+    path = context.folder(trained, "fitted", method, questions) / "weights.safetensors"
+    if not path.exists():
+        message(f"{trained.card.name}: training PGExplainer on {len(questions)} questions")
+        graphs = data.graph if data.task == "node" else [data.graphs[graph] for graph in questions]
+        nodes = questions if data.task == "node" else None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        method.fit(trained.model, graphs, nodes=nodes).save(path)
+    return PGExplainer.load(path)
+
+
+def training_questions(trained: Trained, scored: Collection[int], count: int) -> list[int]:
+    """Nodes or graphs with a motif, of the training part, none of them scored."""
+    data = trained.dataset
+    of_nodes = data.task == "node"
+    truth = data.node_truth.nodes().tolist() if of_nodes else data.graph_truth.graphs()
+    usable = sorted(set(truth) & set(data.split.train.tolist()) - set(scored))
+    return draw(usable, count, data.seed, "pgexplainer", data.name)

@@ -28,14 +28,20 @@ from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
 from graphsvx_lab import zoo
 from graphsvx_lab.datasets.base import DataSet, Split, draw, generator
-from graphsvx_lab.metrics.comparison import SIGNIFICANT, PairedTest, is_positive
 from graphsvx_lab.metrics.effects import leave_one_out, score_without
-from graphsvx_lab.metrics.measurements import NO_QUESTION, Measurements, Value
+from graphsvx_lab.metrics.measurements import (
+    NO_QUESTION,
+    SIGNIFICANT,
+    Measurements,
+    PairedTest,
+    Value,
+    is_positive,
+)
 from graphsvx_lab.metrics.truth import graphs_right, rank_agreement
 from graphsvx_lab.studies import motifs
+from graphsvx_lab.studies.context import USUAL, USUAL_WITHOUT_FEATURES, Setting
 from graphsvx_lab.studies.motifs import BOTH, MINUS, PLUS
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, paired_table, pivots
-from graphsvx_lab.studies.setting import USUAL, USUAL_WITHOUT_FEATURES, Setting
 from graphsvx_lab.studies.study import TEN_SEEDS, Answer, Case, Grid, Questions, Study
 from graphsvx_lab.zoo import Settings, Trained
 

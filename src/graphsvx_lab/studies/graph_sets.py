@@ -24,25 +24,32 @@ from graphsvx.metrics import scores, strength
 from graphsvx_lab import metrics, zoo
 from graphsvx_lab.datasets.base import DataSet, draw, generator, stratified_split
 from graphsvx_lab.datasets.truth import from_masks
-from graphsvx_lab.metrics.comparison import (
+from graphsvx_lab.metrics.effects import TRIED, largest_changes
+from graphsvx_lab.metrics.measurements import (
     MIN_SEEDS,
     SIGNIFICANT,
     Estimate,
+    Measurements,
+    Value,
+    model_values,
     reaches,
     share_significant,
 )
-from graphsvx_lab.metrics.effects import TRIED, largest_changes
-from graphsvx_lab.metrics.measurements import Measurements, Value, of_model
-from graphsvx_lab.metrics.reading import EdgeRule
 from graphsvx_lab.metrics.truth import expected_hits, graphs_right
 from graphsvx_lab.studies import motifs
-from graphsvx_lab.studies.context import StudyContext, model_of
+from graphsvx_lab.studies.context import (
+    CHANCE,
+    GRAPH_RIVALS,
+    SPARSE,
+    EdgeRule,
+    Setting,
+    StudyContext,
+    model_of,
+)
 from graphsvx_lab.studies.page import Claim, Page, Table, dots, paired_table, pivots
-from graphsvx_lab.studies.setting import CHANCE, GRAPH_RIVALS, SPARSE, Setting
 from graphsvx_lab.studies.settings import CLOSE
 from graphsvx_lab.studies.study import Answer, Case, Grid, Questions, Study, with_options, zoo_model
 from graphsvx_lab.zoo import Trained
-from graphsvx_lab.zoo.training import predicted_classes, with_zeros
 
 # Graph sets that were changed: a part of the graphs, shuffled labels, a planted shortcut.
 
@@ -323,7 +330,7 @@ def values_of_atoms(answer: Answer) -> dict[str, float]:
 
 def constant_model(context: StudyContext, dataset: str, seed: int) -> Trained:
     """The zoo's model with its last weights at 0."""
-    return with_zeros(context.trained_model(dataset, seed), "out.weight", slice(None))
+    return context.trained_model(dataset, seed).with_zeros("out.weight", slice(None))
 
 
 SHORT = replace(zoo.settings_for("benzene"), epochs=15)
@@ -460,8 +467,8 @@ def reliance(case: Case) -> list[Value]:
         (node,) = case.trained.dataset.true_nodes(graph)
         changed[graph] = with_feature(data.graphs[graph], node, 1.0)
     unmarked = replace(case.trained, dataset=replace(data, graphs=tuple(changed)))
-    follows = (predicted_classes(unmarked, case.questions["test"]) != 1).double().mean()
-    return [*of_model({RELIANCE: float(follows)}), *motifs.model_accuracy(case)]
+    follows = (unmarked.predicted_classes(case.questions["test"]) != 1).double().mean()
+    return [*model_values({RELIANCE: float(follows)}), *motifs.model_accuracy(case)]
 
 
 MARKED_SETTINGS = replace(zoo.settings_for("ba-2motifs"), cut_edges=False, epochs=60)

@@ -12,12 +12,11 @@ from dataclasses import replace
 from graphsvx.methods import GraphSVX
 from graphsvx_lab import zoo
 from graphsvx_lab.datasets.catalogue import TRUTH_SETS, TRUTH_TITLES
-from graphsvx_lab.metrics.comparison import Estimate, is_positive, reaches
 from graphsvx_lab.metrics.effects import MATTERS
-from graphsvx_lab.metrics.measurements import Measurements
+from graphsvx_lab.metrics.measurements import Estimate, Measurements, is_positive, reaches
 from graphsvx_lab.studies import motifs
+from graphsvx_lab.studies.context import CHANCE, Setting
 from graphsvx_lab.studies.page import Claim, Page, Table, dots, from_paper, paired_table, pivots
-from graphsvx_lab.studies.setting import CHANCE, Setting
 from graphsvx_lab.studies.settings import (
     DEFAULT,
     EDGES,

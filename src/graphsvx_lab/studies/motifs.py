@@ -13,7 +13,7 @@ from graphsvx.results.explanation import Explanation, Ranking
 from graphsvx_lab import metrics
 from graphsvx_lab.datasets.base import draw
 from graphsvx_lab.metrics.effects import use_of_nodes
-from graphsvx_lab.metrics.measurements import Value, of_model
+from graphsvx_lab.metrics.measurements import Value, model_values
 from graphsvx_lab.metrics.truth import classified_right, scored_by_the_paper
 from graphsvx_lab.studies.study import Answer, Case, Questions, with_options
 from graphsvx_lab.zoo import Trained
@@ -97,7 +97,7 @@ def certificate(answer: Answer) -> dict[str, float]:
 
 def model_accuracy(case: Case) -> list[Value]:
     """Of the model, on the test part of its data."""
-    return of_model({"test accuracy": case.trained.card.accuracy["test"]})
+    return model_values({"test accuracy": case.trained.card.accuracy["test"]})
 
 
 @with_options

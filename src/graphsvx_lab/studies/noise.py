@@ -11,18 +11,15 @@ import torch
 from graphsvx.errors import InputError
 from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Greedy, Random
 from graphsvx_lab.datasets.catalogue import FEATURES_SUFFIX, NODES_SUFFIX, data_title
-from graphsvx_lab.metrics.comparison import is_positive
-from graphsvx_lab.metrics.measurements import Measurements, Value, of_model
+from graphsvx_lab.metrics.measurements import Measurements, Value, is_positive, model_values
 from graphsvx_lab.metrics.truth import expected_hits
 from graphsvx_lab.studies import motifs
-from graphsvx_lab.studies.context import StudyContext
+from graphsvx_lab.studies.context import Setting, StudyContext
 from graphsvx_lab.studies.page import Claim, Figure, Page, pivots
-from graphsvx_lab.studies.setting import Setting
 from graphsvx_lab.studies.study import CITATION_MODELS, Answer, Case, Grid, Study
 from graphsvx_lab.zoo import Trained
 from graphsvx_lab.zoo.models import CitationGAT
 from graphsvx_lab.zoo.paper import ACCURACY
-from graphsvx_lab.zoo.training import with_zeros
 
 # Data sets with noise: how much of it is among the most important ones, and whether models use it.
 #
@@ -157,13 +154,13 @@ def counted(answer: Answer) -> dict[str, float]:
 def use(case: Case) -> list[Value]:
     """What the model does with the noise; of a GAT with noisy nodes, its attention on them."""
     trained = case.trained
-    return of_model({**use_of_noise(trained), **attention_on_noise(trained)})
+    return model_values({**use_of_noise(trained), **attention_on_noise(trained)})
 
 
 def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: int) -> Trained:
     """The zoo's model with the weights of its noisy columns at 0: it cannot use them."""
     trained = context.trained_model(dataset, seed, name)
-    return with_zeros(trained, FIRST_WEIGHTS, sorted(noise_of(trained)[1]))
+    return trained.with_zeros(FIRST_WEIGHTS, sorted(noise_of(trained)[1]))
 
 
 ATTENTION = tuple(f"attention {words} loops, noisy" for words in ("without", "with"))

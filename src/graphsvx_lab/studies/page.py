@@ -11,8 +11,14 @@ from typing import Any
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.printable import markdown_table
 from graphsvx_lab.datasets.catalogue import data_title
-from graphsvx_lab.metrics.comparison import MIN_SEEDS, Estimate, PairedTest, Rule, number
-from graphsvx_lab.metrics.measurements import Measurements
+from graphsvx_lab.metrics.measurements import (
+    MIN_SEEDS,
+    Estimate,
+    Measurements,
+    PairedTest,
+    Rule,
+    number,
+)
 
 QUICK = "**Quick: with models that are hardly trained, its figures mean nothing.**"
 CLAIM_COLUMNS = ("claim", "paper", "ours", "")

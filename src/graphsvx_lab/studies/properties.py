@@ -23,18 +23,22 @@ from graphsvx_lab import metrics
 from graphsvx_lab.datasets.base import draw
 from graphsvx_lab.datasets.catalogue import NODE_SETS, NODE_TITLES
 from graphsvx_lab.metrics import comparison
-from graphsvx_lab.metrics.comparison import is_close, is_positive, reaches
-from graphsvx_lab.metrics.measurements import Measurements, Value, of_model
-from graphsvx_lab.metrics.reading import with_features, without_credit
+from graphsvx_lab.metrics.measurements import (
+    Measurements,
+    Value,
+    is_close,
+    is_positive,
+    model_values,
+    reaches,
+)
 from graphsvx_lab.metrics.truth import NEIGHBOURS, PARTS
 from graphsvx_lab.studies import motifs
+from graphsvx_lab.studies.context import CHANCE, Setting, with_features, without_credit
 from graphsvx_lab.studies.page import Claim, Page, dots, pivots
 from graphsvx_lab.studies.sampling import paper_game
-from graphsvx_lab.studies.setting import CHANCE, Setting
 from graphsvx_lab.studies.settings import selected_setting
 from graphsvx_lab.studies.study import CITATION_MODELS, SEEDS, Answer, Case, Grid, Study
 from graphsvx_lab.zoo import Trained
-from graphsvx_lab.zoo.training import predicted_classes
 
 # Weighted least squares that treat the empty and the full coalition (the ends) in other ways.
 #
@@ -130,7 +134,7 @@ COMPARED = {
 
 def agreed(models: Sequence[Trained], count: int) -> list[int]:
     """Test nodes of the first model's data for which all models predict the same class."""
-    classes, data = torch.stack([predicted_classes(m) for m in models]), models[0].dataset
+    classes, data = torch.stack([m.predicted_classes() for m in models]), models[0].dataset
     same = data.split.test[(classes == classes[0]).all(0)[data.split.test]]
     return sorted(draw(same.tolist(), count, data.seed, "consistency"))
 
@@ -348,7 +352,7 @@ def base_values(case: Case) -> list[Value]:
         "base value to class balance": (base, balance),
         "equal classes to class balance": (equal, balance),
     }
-    return of_model({name: comparison.total_variation(*pair) for name, pair in pairs.items()})
+    return model_values({name: comparison.total_variation(*pair) for name, pair in pairs.items()})
 
 
 REDUCED = Grid(

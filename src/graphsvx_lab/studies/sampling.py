@@ -28,11 +28,17 @@ from graphsvx.utils.console import message
 from graphsvx.utils.exclusive import single_thread
 from graphsvx_lab import metrics
 from graphsvx_lab.datasets.catalogue import NODE_SETS, NODE_TITLES, data_title
-from graphsvx_lab.metrics.comparison import Estimate, is_close, is_positive, reaches
-from graphsvx_lab.metrics.measurements import Measurements, Value
+from graphsvx_lab.metrics.measurements import (
+    Estimate,
+    Measurements,
+    Value,
+    is_close,
+    is_positive,
+    reaches,
+)
 from graphsvx_lab.studies import motifs, settings
+from graphsvx_lab.studies.context import CHANCE, Setting
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, from_paper, pivots
-from graphsvx_lab.studies.setting import CHANCE, Setting
 from graphsvx_lab.studies.study import Answer, Case, Grid, Study, with_options
 
 # A mask with random numbers of its own, for estimates that are independent of another one.

@@ -28,9 +28,8 @@ from graphsvx.utils.processes import WorkerDied, can_fork, imap_unordered
 from graphsvx_lab.datasets.base import DataSet
 from graphsvx_lab.datasets.catalogue import data_title
 from graphsvx_lab.metrics.measurements import Measurements, Row, Value
-from graphsvx_lab.studies.context import MakeModel, StudyContext, why_missing
+from graphsvx_lab.studies.context import MakeModel, Setting, StudyContext, why_missing
 from graphsvx_lab.studies.page import BOLD, CLAIM_COLUMNS, Page, summary_rows, verdict
-from graphsvx_lab.studies.setting import Setting
 from graphsvx_lab.zoo import Trained
 
 SEEDS, TEN_SEEDS = tuple(range(5)), tuple(range(10))

@@ -37,14 +37,13 @@ def save(trained: Trained, path: str | Path | None = None, root: str | Path | No
         DataError: the file cannot be written, or has another ending.
 
     """
-    target = (
-        as_path(path) if path is not None else models_dir(root) / f"{trained.card.name}{ENDING}"
-    )
+    usual = models_dir(root) / f"{trained.card.name}{ENDING}"
+    target = usual if path is None else as_path(path)
     if target.suffix != ENDING:
         raise DataError(f"a checkpoint must end in {ENDING}, got {target}")
     state = {name: tensor.contiguous() for name, tensor in trained.model.state_dict().items()}
     try:
-        with atomic_write(target) as weights, atomic_write(_card_path(target)) as card:
+        with atomic_write(target) as weights, atomic_write(target.with_suffix(".json")) as card:
             safetensors.torch.save_file(state, weights)
             digest = hashlib.sha256(weights.read_bytes()).hexdigest()
             card.write_text(trained.card.with_weights(digest).to_json(), encoding="utf-8")
@@ -73,17 +72,15 @@ def load(
         DataError: files are missing or damaged, or belong to other data.
 
     """
-    named = str(name_or_path) in datasets.names()
-    if named:
-        path = checkpoint_path(str(name_or_path), model, seed, root)
+    name, expected = str(name_or_path), None
+    if name in datasets.names():
+        path = checkpoint_path(name, model, seed, root)
+        expected = name, checked_model(name, model), seed
     else:
         path = as_path(name_or_path, "name_or_path")
         if path.suffix != ENDING:
-            checked_name(str(name_or_path))
-    card = _read_card(path)
-    if named:
-        _check_identity(path, card, str(name_or_path), model, seed)
-    net = _read_weights(path, card)
+            checked_name(name)
+    net, card = read(path, expected=expected)
     dataset = dataset or datasets.load(card.dataset, card.data_seed)
     if (dataset.name, dataset.fingerprint) != (card.dataset, card.fingerprint):
         raise DataError(
@@ -94,11 +91,54 @@ def load(
     return Trained(net, card, dataset)
 
 
-def read(path: str | Path) -> tuple[nn.Module, Card]:
-    """A trained model in eval mode and its card, without its data set."""
-    file = as_path(path)
-    card = _read_card(file)
-    return _read_weights(file, card), card
+def read(
+    path: str | Path, *, expected: tuple[str, str, int] | None = None
+) -> tuple[nn.Module, Card]:
+    """A trained model in eval mode and its card, without its data set.
+
+    `expected`: data set, model and seed that the card must name.
+    """
+    weights = as_path(path)
+    card_path = weights.with_suffix(".json")
+    for file in (weights, card_path):
+        if not file.is_file():
+            raise DataError(
+                f"there is no file {file}; train the model with: graphsvx train DATASET"
+            )
+    try:
+        card = Card.from_json(card_path.read_text(encoding="utf-8"))
+    except (DataError, OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"the card {card_path} is damaged: {error}; train the model again"
+        ) from error
+    identity = card.dataset, card.settings.model, card.seed
+    if expected is not None and expected != identity:
+        raise DataError(
+            f"{card_path} is the card of another checkpoint: expected data set, model and "
+            f"seed {expected}, found {identity}; {_again(*expected)}"
+        )
+    again = _again(*identity)
+    try:
+        content = weights.read_bytes()
+    except OSError as error:
+        raise DataError(f"{weights} cannot be read: {error.strerror or error}; {again}") from error
+    if hashlib.sha256(content).hexdigest() != card.weights:
+        raise DataError(f"{weights} is damaged or is not the file of its card; {again}")
+    try:
+        net = build(
+            card.settings,
+            features=card.features,
+            classes=card.classes,
+            task=card.task,
+            dataset=card.dataset,
+        )
+        net.load_state_dict(safetensors.torch.load(content))
+    # KeyError: unknown model; RuntimeError: tensors of other names or shapes.
+    except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
+        raise DataError(
+            f"{weights} does not fit its card ({first_line(error)}); {again}"
+        ) from error
+    return net.eval(), card
 
 
 def ensure(
@@ -117,63 +157,13 @@ def ensure(
     """
     settings = settings or settings_for(dataset, model)
     path = checkpoint_path(dataset, model, seed, root)
-    if path.exists() or _card_path(path).exists():
+    if path.exists() or path.with_suffix(".json").exists():
         stored = load(dataset, model, seed, root)
         if stored.card.settings == settings:
             return stored
     trained = train(datasets.load(dataset, seed), model, seed, progress, settings=settings)
     save(trained, root=root)
     return load(dataset, model, seed, root, dataset=trained.dataset)
-
-
-def _card_path(path: Path) -> Path:
-    return path.with_suffix(".json")
-
-
-def _read_card(path: Path) -> Card:
-    card = _card_path(path)
-    for file in (path, card):
-        if not file.is_file():
-            raise DataError(
-                f"there is no file {file}; train the model with: graphsvx train DATASET"
-            )
-    try:
-        return Card.from_json(card.read_text(encoding="utf-8"))
-    except (DataError, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the card {card} is damaged: {error}; train the model again") from error
-
-
-def _check_identity(path: Path, card: Card, dataset: str, model: str | None, seed: int) -> None:
-    expected = (dataset, checked_model(dataset, model), seed)
-    actual = (card.dataset, card.settings.model, card.seed)
-    if expected != actual:
-        raise DataError(
-            f"{_card_path(path)} is the card of another checkpoint: expected data set, model and "
-            f"seed {expected}, found {actual}; {_again(*expected)}"
-        )
-
-
-def _read_weights(path: Path, card: Card) -> nn.Module:
-    again = _again(card.dataset, card.settings.model, card.seed)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}; {again}") from error
-    if hashlib.sha256(content).hexdigest() != card.weights:
-        raise DataError(f"{path} is damaged or is not the file of its card; {again}")
-    try:
-        net = build(
-            card.settings,
-            features=card.features,
-            classes=card.classes,
-            task=card.task,
-            dataset=card.dataset,
-        )
-        net.load_state_dict(safetensors.torch.load(content))
-    # KeyError: unknown model; RuntimeError: tensors of other names or shapes.
-    except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
-        raise DataError(f"{path} does not fit its card ({first_line(error)}); {again}") from error
-    return net.eval()
 
 
 def _again(dataset: str, model: str, seed: int) -> str:

@@ -85,8 +85,13 @@ class ConvolutionBlocks(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Node embeddings [nodes, width]."""
         outputs: list[Tensor] = []
+        edges = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
         for convolution in self.convolutions:
-            x = _convolve(convolution, x, edge_index, edge_weight)
+            if len(edges) > 1 and not isinstance(convolution, WEIGHTED):
+                raise UnsupportedError(
+                    f"{type(convolution).__name__} cannot weigh edges; use graphconv or gcn"
+                )
+            x = convolution(x, *edges)
             x = normalize(x, dim=-1) if self.normalise else x
             is_last = len(outputs) + 1 == len(self.convolutions)
             x = x if is_last and not self.last_relu else x.relu()
@@ -191,20 +196,6 @@ class CitationGAT(nn.Module):
         return edges, (first.mean(1) + second.mean(1)) / 2
 
 
-def _convolve(
-    convolution: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
-) -> Tensor:
-    if edge_weight is None:
-        plain: Tensor = convolution(x, edge_index)
-        return plain
-    if not isinstance(convolution, WEIGHTED):
-        raise UnsupportedError(
-            f"{type(convolution).__name__} cannot weigh edges; use graphconv or gcn"
-        )
-    weighted: Tensor = convolution(x, edge_index, edge_weight)
-    return weighted
-
-
 # --- of graphs with node and edge types ----------------------------------------------------
 
 
@@ -230,6 +221,13 @@ class HeteroClassifier(nn.Module):
     ) -> None:
         super().__init__()
         self.node_type, self.normalise = next(iter(nodes)), normalise
+        ends = (hidden, hidden)
+
+        def between_types() -> nn.Module:
+            if convolution == "gat":
+                return GATConv(ends, hidden, add_self_loops=False)
+            return SAGEConv(ends, hidden)
+
         self.project = nn.ModuleDict(
             {name: nn.Linear(width, hidden) for name, (_, width) in nodes.items() if width}
         )
@@ -241,9 +239,7 @@ class HeteroClassifier(nn.Module):
             }
         )
         self.convolutions = nn.ModuleList(
-            HeteroConv(
-                {name: _between_types(convolution, hidden) for name in edge_types}, aggr="sum"
-            )
+            HeteroConv({name: between_types() for name in edge_types}, aggr="sum")
             for _ in range(layers)
         )
         self.dropout = nn.Dropout(dropout)
@@ -254,8 +250,7 @@ class HeteroClassifier(nn.Module):
         hidden: dict[str, Tensor] = {}
         for name, layer in self.project.items():
             projected = layer(x_dict[name]).relu()
-            if self.normalise:
-                projected = normalize(projected, dim=-1)
+            projected = normalize(projected, dim=-1) if self.normalise else projected
             hidden[name] = self.dropout(projected)
         hidden |= dict(self.tables.items())
         for layer in self.convolutions:
@@ -263,12 +258,6 @@ class HeteroClassifier(nn.Module):
             hidden = {name: self.dropout(x).relu() for name, x in new.items()}
         logits: Tensor = self.out(hidden[self.node_type])
         return logits
-
-
-def _between_types(kind: str, hidden: int) -> nn.Module:
-    if kind == "gat":
-        return GATConv((hidden, hidden), hidden, add_self_loops=False)
-    return SAGEConv((hidden, hidden), hidden)
 
 
 class DiagonalRGCNConv(MessagePassing):

@@ -38,18 +38,16 @@ Family = Literal["blocks", "citation", "typed", "relational"]
 BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat", "released")
 CITATION_MODELS = ("gcn", "gat")
 CITATION_SETS = (
-    "cora",
-    "citeseer",
-    "pubmed",
-    "amazon-photo",
-    "karate",
-    "les-miserables",
-    "digits",
-)
+    *("cora", "citeseer", "pubmed", "amazon-photo"), *("karate", "les-miserables", "digits")
+)  # fmt: skip
 TYPED_MODELS = ("sage", "gat")
-TYPED_SETS = ("acm", "typed-motifs", "southern-women")
 RELATIONAL_MODELS = ("rgcn",)
-RELATIONAL_SETS = ("fb15k-237",)
+# The models of sets that do not have those of blocks.
+MODELS = {
+    **dict.fromkeys(CITATION_SETS, CITATION_MODELS),
+    **dict.fromkeys(("acm", "typed-motifs", "southern-women"), TYPED_MODELS),
+    "fb15k-237": RELATIONAL_MODELS,
+}
 Width = Annotated[int, Range(1, 1_000_000)]
 """Units, features or classes."""
 
@@ -192,62 +190,19 @@ _HOUSES = replace(_BLOCKS, concat=True, normalise=True, cut_edges=True, dropout=
 # 1,000 epochs in batches of 20), and that the weights with the lowest validation loss are kept.
 _RELEASED = Settings(model="released", concat=True, normalise=True, weight_decay=5e-3)
 _RELEASED_GRAPHS = replace(_RELEASED, learning_rate=5e-3, epochs=200)
-_GCN = Settings(
-    family="citation",
-    model="gcn",
-    hidden=16,
-    layers=2,
-    dropout=0.5,
-    epochs=50,
-    learning_rate=0.01,
-    weight_decay=5e-4,
-)
-_GAT = Settings(
-    family="citation",
-    model="gat",
-    hidden=8,
-    layers=2,
-    heads=8,
-    out_heads=1,
-    dropout=0.6,
-    epochs=80,
-    learning_rate=0.005,
-    weight_decay=5e-4,
-)
-
-_MOLECULES = Settings(
-    model="gin",
-    hidden=64,
-    concat=True,
-    pooling="max",
-    epochs=40,
-    learning_rate=3e-3,
-    batch_size=128,
-)
+_CITATION = Settings(family="citation", layers=2, weight_decay=5e-4)
+_GCN = replace(_CITATION, model="gcn", hidden=16, dropout=0.5, epochs=50, learning_rate=0.01)
+_GAT = replace(_CITATION, model="gat", hidden=8, heads=8, dropout=0.6, epochs=80)
+_GAT = replace(_GAT, learning_rate=0.005)
+_MOLECULES = Settings(model="gin", hidden=64, concat=True, epochs=40)
+_MOLECULES = replace(_MOLECULES, learning_rate=3e-3, batch_size=128)
 _WELL_KNOWN = replace(_MOLECULES, batch_size=32, epochs=60)
 _SOCIAL = replace(_GCN, epochs=100)
-
-_TYPED = Settings(
-    family="typed",
-    model="sage",
-    hidden=64,
-    layers=2,
-    dropout=0.5,
-    normalise=True,
-    epochs=30,
-    learning_rate=5e-3,
-    weight_decay=1e-4,
-)
-_RELATIONAL = Settings(
-    family="relational",
-    model="rgcn",
-    hidden=64,
-    layers=1,
-    dropout=0.3,
-    epochs=300,
-    learning_rate=0.02,
-    batch_size=1024,
-)
+_TYPED = Settings("typed", "sage", hidden=64, layers=2, dropout=0.5, normalise=True, epochs=30)
+_TYPED = replace(_TYPED, learning_rate=5e-3, weight_decay=1e-4)
+_SMALL_TYPED = replace(_TYPED, hidden=16, dropout=0.0, normalise=False)
+_RELATIONAL = Settings("relational", "rgcn", hidden=64, layers=1, dropout=0.3, epochs=300)
+_RELATIONAL = replace(_RELATIONAL, learning_rate=0.02, batch_size=1024)
 
 # By data set, then by model; "" applies to all other models.
 DEFAULTS: dict[str, dict[str, Settings]] = {
@@ -269,31 +224,20 @@ DEFAULTS: dict[str, dict[str, Settings]] = {
     "karate": {"gcn": _SOCIAL, "gat": replace(_GAT, epochs=100)},
     "les-miserables": {"gcn": _SOCIAL, "gat": replace(_GAT, epochs=100)},
     "digits": {"gcn": replace(_GCN, hidden=64, epochs=100), "gat": _GAT},
-    "southern-women": {"": replace(_TYPED, hidden=16, dropout=0.0, normalise=False, epochs=100)},
+    "southern-women": {"": replace(_SMALL_TYPED, epochs=100)},
     "amazon-photo": {"gcn": replace(_GCN, epochs=200), "gat": replace(_GAT, epochs=150)},
     "acm": {"": _TYPED},
-    "typed-motifs": {"": replace(_TYPED, hidden=16, dropout=0.0, normalise=False, epochs=150)},
+    "typed-motifs": {"": replace(_SMALL_TYPED, epochs=150)},
     "fb15k-237": {"": _RELATIONAL},
     "cora": {"gcn": _GCN, "gat": _GAT},
     "citeseer": {"gcn": _GCN, "gat": _GAT},
-    "pubmed": {
-        "gcn": replace(_GCN, epochs=150),
-        "gat": replace(_GAT, epochs=120, out_heads=8),
-    },
+    "pubmed": {"gcn": replace(_GCN, epochs=150), "gat": replace(_GAT, epochs=120, out_heads=8)},
 }
 
 
 def models(dataset: str) -> tuple[str, ...]:
     """Names of the models for a data set, the default one first."""
-    name = clean_name(dataset)
-    for sets, available in (
-        (CITATION_SETS, CITATION_MODELS),
-        (TYPED_SETS, TYPED_MODELS),
-        (RELATIONAL_SETS, RELATIONAL_MODELS),
-    ):
-        if name in sets:
-            return available
-    return BLOCK_MODELS
+    return MODELS.get(clean_name(dataset), BLOCK_MODELS)
 
 
 def checked_model(dataset: str, model: str | None) -> str:

@@ -61,6 +61,24 @@ class Trained:
     card: Card
     dataset: DataSet
 
+    @torch.no_grad()
+    def predicted_classes(self, graphs: Sequence[int] = ()) -> Tensor:
+        """The predicted class of every node, or of the given graphs."""
+        data: Any = self.dataset
+        if data.task == "node":
+            logits: Tensor = self.model(data.graph.x, data.graph.edge_index)
+        else:
+            data = Batch.from_data_list([data.graphs[graph] for graph in graphs])
+            logits = self.model(data.x, data.edge_index, data.batch)
+        return logits.argmax(-1)
+
+    def with_zeros(self, parameter: str, columns: Sequence[int] | slice) -> Trained:
+        """The same model with these columns of a matrix of weights at 0."""
+        model = deepcopy(self.model)
+        with torch.no_grad():
+            model.get_parameter(parameter)[:, columns] = 0
+        return replace(self, model=model)
+
 
 def build(
     settings: Settings, *, features: int, classes: int, task: str, dataset: str | None = None
@@ -82,36 +100,24 @@ def build(
 
     """
     width: dict[str, Any] = {"hidden": settings.hidden, "dropout": settings.dropout}
-    if settings.family in ("typed", "relational"):
-        types = TYPES.get(dataset or "")
-        if types is None:
-            raise InputError(
-                f"a typed model needs one of the data sets {list(TYPES)}, got {dataset!r}"
-            )
-        width["layers"] = settings.layers
-        if settings.family == "relational":
-            return RelationalEncoder(types.nodes["node"][0], 2 * RELATIONS, **width)
-        return HeteroClassifier(
-            types.nodes,
-            types.edge_types,
-            classes=classes,
-            convolution=settings.model,
-            normalise=settings.normalise,
-            **width,
-        )
+    layers: dict[str, Any] = {"hidden": settings.hidden, "layers": settings.layers}
+    kind: dict[str, Any] = {"convolution": settings.model, "normalise": settings.normalise}
     if settings.family == "citation":
         if settings.model == "gat":
             heads = {"heads": settings.heads, "out_heads": settings.out_heads}
             return CitationGAT(features, classes=classes, **heads, **width)
         return CitationGCN(features, classes=classes, **width)
-    blocks = ConvolutionBlocks(
-        features,
-        hidden=settings.hidden,
-        layers=settings.layers,
-        convolution=settings.model,
-        concat=settings.concat,
-        normalise=settings.normalise,
-    )
+    if settings.family != "blocks":
+        types = TYPES.get(dataset or "")
+        if types is None:
+            raise InputError(
+                f"a typed model needs one of the data sets {list(TYPES)}, got {dataset!r}"
+            )
+        layers["dropout"] = settings.dropout
+        if settings.family == "relational":
+            return RelationalEncoder(types.nodes["node"][0], 2 * RELATIONS, **layers)
+        return HeteroClassifier(types.nodes, types.edge_types, classes=classes, **kind, **layers)
+    blocks = ConvolutionBlocks(features, concat=settings.concat, **kind, **layers)
     if task == "node":
         return NodeClassifier(blocks, classes, settings.dropout)
     return GraphClassifier(blocks, classes, settings.dropout, settings.pooling)
@@ -158,7 +164,7 @@ def train(
             task=dataset.task,
             dataset=dataset.name,
         )
-        best_epoch = _fit(_task_of(net, dataset, settings), settings, progress)
+        best_epoch = _fit(_TASKS[dataset.task](net, dataset, settings), settings, progress)
     card = Card(
         dataset=dataset.name,
         data_seed=dataset.seed,
@@ -187,35 +193,8 @@ def accuracies(model: nn.Module, dataset: DataSet) -> dict[str, float]:
         (0 where it is negative).
 
     """
-    task = _task_of(model.eval(), dataset, Settings())
+    task = _TASKS[dataset.task](model.eval(), dataset, Settings())
     return {name: task.accuracy(part) for name, part in dataset.split.parts().items()}
-
-
-@torch.no_grad()
-def predicted_classes(trained: Trained, graphs: Sequence[int] = ()) -> Tensor:
-    """The predicted class of every node, or of the given graphs."""
-    data = trained.dataset
-    if data.task == "node":
-        logits: Tensor = trained.model(data.graph.x, data.graph.edge_index)
-    else:
-        batch = Batch.from_data_list([data.graphs[graph] for graph in graphs])
-        logits = trained.model(batch.x, batch.edge_index, batch.batch)
-    return logits.argmax(-1)
-
-
-def with_zeros(trained: Trained, parameter: str, columns: Sequence[int] | slice) -> Trained:
-    """The same model with these columns of a matrix of weights at 0."""
-    model = deepcopy(trained.model)
-    with torch.no_grad():
-        model.get_parameter(parameter)[:, columns] = 0
-    return replace(trained, model=model)
-
-
-def _task_of(net: nn.Module, dataset: DataSet, settings: Settings) -> _Predictions | _Links:
-    """What a model learns: `losses` of an epoch, `validation` (least is best), `accuracy`."""
-    if isinstance(net, RelationalEncoder):
-        return _Links(net, dataset, settings)
-    return _Predictions(net, dataset, settings)
 
 
 def _fit(task: _Predictions | _Links, settings: Settings, progress: Progress | None) -> int:
@@ -293,31 +272,23 @@ class _Predictions:
         return torch.cat(logits), torch.cat(labels)
 
     def _outputs(self, part: Tensor) -> tuple[Tensor, Tensor]:
-        return self._graphs(part) if self.of_graphs else self._nodes(part)
-
-    def _nodes(self, part: Tensor) -> tuple[Tensor, Tensor]:
-        graph = self.dataset.graph
+        """Also of a copy with random edges removed, in training with `cut_edges`."""
+        graph: Any = self.dataset.graphs[0]
+        rows: Tensor | slice = part
+        more: list[Tensor] = []
         if self.dataset.node_type is not None:
             logits = self.net(graph.x_dict, graph.edge_index_dict)[part]
             return logits, self.dataset.labels[part]
-        if "edge_weight" in graph and isinstance(self.net, CitationGCN):
-            logits = self.net(graph.x, graph.edge_index, graph.edge_weight)[part]
-            return logits, graph.y[part]
-        variants = self._edge_variants(graph.edge_index, len(graph.x))
-        outputs = [self.net(graph.x, edge_index)[part] for edge_index in variants]
-        return torch.cat(outputs), graph.y[part].repeat(len(variants))
-
-    def _graphs(self, part: Tensor) -> tuple[Tensor, Tensor]:
-        batch: Any = Batch.from_data_list([self.dataset.graphs[i] for i in part.tolist()])
-        variants = self._edge_variants(batch.edge_index, len(batch.x))
-        logits = [self.net(batch.x, edge_index, batch.batch) for edge_index in variants]
-        return torch.cat(logits), batch.y.repeat(len(variants))
-
-    def _edge_variants(self, edge_index: Tensor, nodes: int) -> list[Tensor]:
-        """The edges and, in training with `cut_edges`, a random subset of them."""
-        if not (self.settings.cut_edges and self.net.training):
-            return [edge_index]
-        return [edge_index, drop_edges(edge_index, nodes)]
+        if self.of_graphs:
+            graph = Batch.from_data_list([self.dataset.graphs[i] for i in part.tolist()])
+            rows, more = slice(None), [graph.batch]
+        elif "edge_weight" in graph and isinstance(self.net, CitationGCN):
+            more = [graph.edge_weight]
+        edges = [graph.edge_index]
+        if self.settings.cut_edges and self.net.training:
+            edges.append(drop_edges(graph.edge_index, len(graph.x)))
+        logits = [self.net(graph.x, edge_index, *more)[rows] for edge_index in edges]
+        return torch.cat(logits), graph.y[rows].repeat(len(edges))
 
 
 def drop_edges(edge_index: Tensor, nodes: int) -> Tensor:
@@ -350,7 +321,7 @@ class _Links:
 
     check_every, largest_gradient = 50, inf
 
-    def __init__(self, net: RelationalEncoder, dataset: DataSet, settings: Settings) -> None:
+    def __init__(self, net: Any, dataset: DataSet, settings: Settings) -> None:
         self.net, self.dataset, self.settings = net, dataset, settings
         self.relations = net.decoder.relation.shape[0] // 2
 
@@ -359,7 +330,9 @@ class _Links:
         order = torch.randperm(facts.shape[1])
         cut = int(EDGES * len(order))
         asked = facts[:, order[cut : cut + self.settings.batch_size]]
-        entities = self.net(*_as_edges(facts[:, order[:cut]], self.relations))
+        # Facts as edges in both directions; relation r + `relations` is r turned round.
+        source, edge_type, target = self._questions(facts[:, order[:cut]])
+        entities = self.net(torch.stack([source, target]), edge_type)
         start, kind, answer = self._questions(asked)
         candidates, place = torch.unique(answer, return_inverse=True)
         others = torch.randint(len(entities), (CANDIDATES,))
@@ -396,11 +369,11 @@ class _Links:
         return torch.cat([head, tail]), kinds, torch.cat([tail, head])
 
 
-def _as_edges(facts: Tensor, relations: int) -> tuple[Tensor, Tensor]:
-    """Facts [3, facts] as edges in both directions; relation r + `relations` is r turned round."""
-    head, relation, tail = facts
-    ends = torch.stack([torch.cat([head, tail]), torch.cat([tail, head])])
-    return ends, torch.cat([relation, relation + relations])
+_TASKS: dict[str, type[_Predictions | _Links]] = {
+    "node": _Predictions,
+    "graph": _Predictions,
+    "link": _Links,
+}
 
 
 @contextmanager
