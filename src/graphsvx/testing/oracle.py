@@ -48,13 +48,13 @@ def replace_features(
     """X' of Eq. 1: columns of some nodes become their mean over all nodes, or the reference."""
     changed, columns = copy.copy(data), list(columns)
     for node in nodes if columns else ():
-        before, after, row = data, changed, node
-        if isinstance(node, tuple):
-            before, after, row = data[node[0]], changed[node[0]], node[1]
+        typed = isinstance(node, tuple)
+        before, after, row = (
+            (data[node[0]], changed[node[0]], node[1]) if typed else (data, changed, node)
+        )
         other = before.x.double().mean(0) if reference is None else torch.as_tensor(reference)
         after.x = after.x.clone()
-        for column in columns:
-            after.x[row, column] = other[column].to(after.x.dtype)
+        after.x[row, columns] = other[columns].to(after.x.dtype)
     return changed
 
 
@@ -68,19 +68,18 @@ def cut(data: Any, nodes: Collection[Any] = (), edges: Collection[Any] = ()) -> 
     with warnings.catch_warnings(action="ignore"):  # data without x: by the largest number
         count = data.num_nodes
     for before, after in zip(data.edge_stores, changed.edge_stores, strict=True):
-        for name in [name for name in before if name.endswith("edge_index")]:
-            remaining = torch.tensor(
-                [
-                    not {*ends} & nodes
-                    and (name != "edge_index" or _edge(before, position) not in edges)
-                    for position, ends in enumerate(_ends(before, name))
-                ],
-                dtype=torch.bool,
-            )
-            after[name] = before[name][:, remaining]
-            for other, value in before.items():
-                if _goes_with(other, value, name, len(remaining), count):
-                    after[other] = value[remaining]
+        kind = before._key  # None, or the type of these edges
+        for index in [name for name in before if name.endswith("edge_index")]:
+            remain = torch.tensor([not {*ends} & nodes for ends in _ends(before, index)]).bool()
+            for i in range(len(remain)) if index == "edge_index" else ():
+                remain[i] &= (i if kind is None else (kind, i)) not in edges
+            after[index] = before[index][:, remain]
+            for name, value in before.items():  # `far_edge_attr` goes with `far_edge_index`
+                rows = isinstance(value, Tensor) and value.dim() and len(value) == len(remain)
+                named = name.startswith(index.removesuffix("index"))
+                own = named or (index == "edge_index" and len(remain) != count)
+                if rows and own and not name.endswith("index"):
+                    after[name] = value[remain]
     return changed
 
 
@@ -92,18 +91,6 @@ def ends_of(data: Any) -> list[tuple[Any, Any]]:
 def _ends(store: Any, name: str) -> list[tuple[Any, Any]]:
     pairs, kind = [(u, v) for u, v in store[name].t().tolist()], store._key
     return pairs if kind is None else [((kind[0], u), (kind[2], v)) for u, v in pairs]
-
-
-def _edge(store: Any, position: int) -> Any:
-    return position if store._key is None else (store._key, position)
-
-
-def _goes_with(name: str, value: Any, edges: str, count: int, nodes: int) -> bool:
-    """Whether a tensor has a row for each edge: `far_edge_attr` for `far_edge_index`."""
-    if name.endswith("index") or not isinstance(value, Tensor) or not value.dim():
-        return False
-    named = name.startswith(edges.removesuffix("index"))
-    return len(value) == count and (named or (edges == "edge_index" and count != nodes))
 
 
 def distances(ends: Collection[tuple[Any, Any]], centres: Iterable[Any]) -> dict[Any, int]:
@@ -204,15 +191,11 @@ def shapley_values(
 def shapley_of_table(values: Any) -> Any:
     """The same, [players, ...], of a game by its values: `values[k]` of the players in k's bits."""
     values = np.asarray(values)
-    count, numbers = len(values).bit_length() - 1, np.arange(len(values))
-    sizes = ((numbers[:, None] >> np.arange(count)) & 1).sum(1)
-    weights = np.array([1 / (count * comb(count - 1, size)) for size in range(count)])
-    credit = []
-    for player in range(count):
-        others = numbers[(numbers >> player) & 1 == 0]
-        added = values[others | 1 << player] - values[others]
-        credit.append(np.tensordot(weights[sizes[others]], added, 1))
-    return np.stack(credit)
+    count = len(values).bit_length() - 1
+    on = (np.arange(len(values))[:, None] >> np.arange(count)) & 1
+    others = on.sum(1, keepdims=True) - on  # number of the others that are on
+    weights = 1 / (count * np.array([comb(count - 1, size) for size in range(count)])[others])
+    return np.tensordot(weights * (2 * on - 1), values, (0, 0))
 
 
 def kernel_weight(size: int, players: int) -> float:

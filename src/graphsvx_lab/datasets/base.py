@@ -189,8 +189,8 @@ def stratified_split(labels: Tensor, rng: torch.Generator, held_out: float = 0.1
         position[members] = (rank + shift) / members.numel()
     order = position.argsort(stable=True)
     count = round(held_out * labels.numel())
-    sizes = [labels.numel() - 2 * count, count, count]
-    return Split(*(part.sort().values for part in order.split(sizes)))
+    train = labels.numel() - 2 * count
+    return Split(*(part.sort().values for part in order.tensor_split((train, train + count))))
 
 
 def data_set(
@@ -207,8 +207,8 @@ def data_set(
 
     facts: further fields of `DataSet`.
     """
-    is_graph = isinstance(graphs, (Data, HeteroData))
-    listed, usual_task = ((graphs,), "node") if is_graph else (tuple(graphs), "graph")
+    listed = (graphs,) if isinstance(graphs, (Data, HeteroData)) else tuple(graphs)
+    usual_task: Task = "node" if listed[0] is graphs else "graph"
     no_split = Split(*torch.empty(3, 0, dtype=torch.long))
     unsplit = DataSet(
         name, seed, listed, task or usual_task, tuple(class_names), split or no_split, **facts

@@ -122,7 +122,7 @@ class StudyContext:
 
     def folder(self, trained: Trained, name: str, *settings: Any) -> Path:
         """Where results that rest on these settings are kept; other weights, another folder."""
-        weights = identity.model_values(trained.model)["weights"]
+        weights = identity.of_model(trained.model)["weights"]
         versions = sorted(identity.package_versions().items())
         key = identity.short_hash([weights, trained.dataset.fingerprint, versions, list(settings)])
         return self.runs / trained.card.name / f"{name.lower()}-{key}"

@@ -22,7 +22,6 @@ from graphsvx.metrics import Level, consistency
 from graphsvx_lab import metrics
 from graphsvx_lab.datasets.base import draw
 from graphsvx_lab.datasets.catalogue import NODE_SETS, NODE_TITLES
-from graphsvx_lab.metrics import comparison
 from graphsvx_lab.metrics.measurements import (
     Measurements,
     Value,
@@ -30,6 +29,8 @@ from graphsvx_lab.metrics.measurements import (
     is_positive,
     model_values,
     reaches,
+    sample_variance,
+    total_variation,
 )
 from graphsvx_lab.metrics.truth import NEIGHBOURS, PARTS
 from graphsvx_lab.studies import motifs
@@ -189,7 +190,7 @@ def page(results: Measurements) -> Page:
     stability = pivots(results, {
         "strict": {},
         "Variance of accuracy in the same role of a motif": {
-            "measure": roles, "statistic": comparison.sample_variance, "digits": 3},
+            "measure": roles, "statistic": sample_variance, "digits": 3},
         "Efficiency: largest |prediction - base - sum of credit|": {
             "measure": "residual", "statistic": max}})  # fmt: skip
     claims = [
@@ -200,7 +201,7 @@ def page(results: Measurements) -> Page:
                     results.by("data", PARTS[0], method=OURS, over="explainable"), is_close),
         *Claim.each("Variance of accuracy in the same role of a motif",
                     dict.fromkeys(NODE_TITLES, "< 0.1"),
-                    results.by("data", roles, method=OURS, statistic=comparison.sample_variance),
+                    results.by("data", roles, method=OURS, statistic=sample_variance),
                     lambda ours, _: ours.band[2] < 0.1, digits=3),
         Claim.of("Overlap of the top 20 % of explanations of a GCN and a GAT", 0.76,
                  results.estimate("both, top 20 %", method=f"{OURS}: GCN and GAT"), reaches),
@@ -330,7 +331,7 @@ def fits(dataset: str) -> dict[str, Setting]:
     }
 
 
-PAPER_DISTANCE = comparison.total_variation(
+PAPER_DISTANCE = total_variation(
     torch.tensor([0.12, 0.10, 0.15, 0.27, 0.15, 0.12, 0.08]),
     torch.tensor([0.13, 0.09, 0.15, 0.29, 0.15, 0.11, 0.07]),
 )
@@ -352,7 +353,7 @@ def base_values(case: Case) -> list[Value]:
         "base value to class balance": (base, balance),
         "equal classes to class balance": (equal, balance),
     }
-    return model_values({name: comparison.total_variation(*pair) for name, pair in pairs.items()})
+    return model_values({name: total_variation(*pair) for name, pair in pairs.items()})
 
 
 REDUCED = Grid(
