@@ -27,8 +27,8 @@ def trained_with(x: torch.Tensor, layers: int = 3) -> Any:
 def test_features_are_left_out_by_the_rule_of_the_method():
     # Column 0 is 0 to 4 evenly (mean 2, sigma 1.414), column 1 constant.
     trained = trained_with(torch.stack([torch.arange(5.0), torch.ones(5)], 1))
-    assert ablation.dropped_features(trained, 2) == [0, 1]
-    assert ablation.dropped_features(trained, 3) == [1]
+    assert ablation.dropped_features(trained.dataset, 2) == [0, 1]
+    assert ablation.dropped_features(trained.dataset, 3) == [1]
 
 
 def test_players_left_out_have_the_credit_that_they_got_when_they_played():

@@ -188,7 +188,7 @@ def test_claims_are_made_for_every_model_and_for_those_that_cannot_use_noise():
                     row = Row("cora-noisy-features", model, seed, method, question,
                               f"share by value, {name}")  # fmt: skip
                     results.add(row, value)
-    page = noise.page(results, "features", ["LIME"])
+    page = noise.noise_page(results, "features", ["LIME"])
     holds = {claim.cells()[0]: claim.holds for claim in page.claims}
     assert len(holds) == 10  # two sets and two models, and the one that cannot use noise
     assert {statement: verdict for statement, verdict in holds.items() if verdict is not None} == {

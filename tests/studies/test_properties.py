@@ -12,6 +12,7 @@ import torch
 
 from graphsvx.metrics import consistency
 from graphsvx_lab.metrics.measurements import Measurements, Row, sample_variance
+from graphsvx_lab.metrics.truth import classified_alike
 from graphsvx_lab.studies import motifs, properties
 from graphsvx_lab.studies.context import with_features
 from graphsvx_lab.studies.properties import OURS, RANDOM
@@ -54,8 +55,8 @@ def test_models_are_compared_where_they_agree():
     data = SimpleNamespace(split=split, seed=0)
     said = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0])
     models: Any = [SimpleNamespace(dataset=data, predicted_classes=lambda c=c: c) for c in said]
-    assert properties.agreed(models, 10) == [0, 1, 3]
-    assert len(properties.agreed(models, 2)) == 2
+    assert classified_alike(models, 10) == [0, 1, 3]
+    assert len(classified_alike(models, 2)) == 2
 
 
 def test_variance_is_within_a_role_and_single_nodes_do_not_count():
@@ -68,7 +69,9 @@ def test_variance_is_within_a_role_and_single_nodes_do_not_count():
                 for question, value in enumerate(values):
                     row = Row("ba-shapes", "", seed, method, question, motifs.ROLE + role)
                     results.add(row, value)
-    (claim, *_) = [c for c in properties.page(results).claims if c.statement.startswith("Variance")]
+    (claim, *_) = [
+        c for c in properties.properties_page(results).claims if c.statement.startswith("Variance")
+    ]
     assert claim.ours == "0.062"  # the mean of 0.125 and 0
     assert claim.holds is True
 
@@ -78,6 +81,6 @@ def test_the_motif_s_share_stands_beside_the_paper_s():
     for seed in range(4):
         for measure, value in (("own motif", 0.4), ("explainable", 0.5)):
             results.add(Row("tree-cycles", "", seed, OURS, 1, measure), value)
-    claims = {claim.cells()[0]: claim for claim in properties.page(results).claims}
+    claims = {claim.cells()[0]: claim for claim in properties.properties_page(results).claims}
     share = claims["The motif's share of the explainable part, within 0.05 (Tree-Cycles)"]
     assert (share.paper, share.ours, share.holds) == ("0.85", "0.80", True)

@@ -17,8 +17,9 @@ from graphsvx.masks import Auto, Paired
 from graphsvx.metrics import relative_error
 from graphsvx_lab.datasets.catalogue import NODE_SETS
 from graphsvx_lab.metrics.measurements import Measurements, Row
-from graphsvx_lab.studies import sampling
-from graphsvx_lab.studies.sampling import ALL, MOST, OURS, SMARTER, OtherRandomNumbers
+from graphsvx_lab.studies import motifs, sampling
+from graphsvx_lab.studies.sampling import ALL, MOST, OURS, SMARTER
+from graphsvx_lab.studies.variants import OtherRandomNumbers
 from tests.records import credit, house
 from tests.studies.conftest import answer_of
 
@@ -41,7 +42,7 @@ def test_a_reference_expects_the_error_of_its_bars_and_others_are_judged_by_it()
     exact = house()
     ids, values = exact.node_ids.tolist(), exact.node_values.tolist()
     unsure = replace(exact, node_credit=credit(ids, values, errors=[0.1] + [0.0] * 6))
-    measure = sampling.error_against(sampling.MASK_REFERENCES)
+    measure = motifs.error_against(sampling.MASK_REFERENCES)
     size = sum(v**2 for v in [*values, *exact.features.values()])
     own = measure(answer_of(None, unsure, 402, method=MOST))
     assert own == {"own error": pytest.approx(0.01 / size)}

@@ -8,7 +8,7 @@ from graphsvx.errors import InputError
 from graphsvx_lab.datasets.catalogue import TRUTH_SETS
 from graphsvx_lab.metrics.measurements import Measurements, Row
 from graphsvx_lab.studies import ground_truth, settings
-from graphsvx_lab.studies.settings import EXPLAINERS, READINGS, candidates, label, words
+from graphsvx_lab.studies.settings import EXPLAINERS, READINGS, label, tried_settings, words
 
 
 def test_no_seed_is_used_for_both_choosing_and_scoring():
@@ -22,7 +22,7 @@ def test_no_seed_is_used_for_both_choosing_and_scoring():
 def test_every_explainer_has_as_many_candidates_and_the_selected_one_is_among_them(
     dataset: str, explainer: str
 ):
-    tried = candidates(dataset, explainer)
+    tried = tried_settings(dataset, explainer)
     labels = [label(explainer, setting) for setting in tried]
     assert len(set(labels)) == len(labels)
     assert len(labels) * len(READINGS[explainer]) == settings.CANDIDATES
@@ -40,10 +40,10 @@ def test_the_default_row_is_the_default_and_data_without_truth_is_refused():
 
 
 def measured(best: str = "", gain: float = 0.0) -> Measurements:
-    """All candidates alike, but for one explainer's last one, with its last reading."""
+    """All tried_settings alike, but for one explainer's last one, with its last reading."""
     results = Measurements("settings")
     for name in EXPLAINERS:
-        tried = candidates("tree-grid", name)
+        tried = tried_settings("tree-grid", name)
         for setting in tried:
             for reading in READINGS[name]:
                 better = name == best and setting is tried[-1] and reading == READINGS[name][-1]
@@ -56,10 +56,10 @@ def measured(best: str = "", gain: float = 0.0) -> Measurements:
 
 
 def test_a_selected_setting_that_is_not_the_best_is_told():
-    page = settings.page(measured())
+    page = settings.settings_page(measured())
     assert all(claim.holds for claim in page.claims)
     assert [claim.paper for claim in page.claims] == [""] * 6
-    page = settings.page(measured("GNNExplainer", 0.1))
+    page = settings.settings_page(measured("GNNExplainer", 0.1))
     verdicts = {claim.on: claim for claim in page.claims}
     assert verdicts["GNNExplainer"].holds is False
     assert verdicts["GNNExplainer"].ours == "0 of 1 sets, furthest 0.050"
@@ -69,4 +69,4 @@ def test_a_selected_setting_that_is_not_the_best_is_told():
     assert "edge_size=0.05" in table
     assert "signed, undirected" in table
     # A difference below 0.01 does not decide.
-    assert settings.page(measured("GNNExplainer", 0.018)).claims[3].holds is True
+    assert settings.settings_page(measured("GNNExplainer", 0.018)).claims[3].holds is True

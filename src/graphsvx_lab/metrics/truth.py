@@ -15,6 +15,7 @@ from graphsvx.errors import InputError
 from graphsvx.metrics import Key, Level, scores, strength, top_positions
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
+from graphsvx_lab.datasets.base import draw
 from graphsvx_lab.datasets.truth import NodeTruth
 from graphsvx_lab.zoo import Trained
 
@@ -314,3 +315,10 @@ def graphs_right(trained: Trained, graphs: Sequence[int]) -> list[int]:
     """Those of the graphs that the model classifies right."""
     right = trained.predicted_classes(graphs) == trained.dataset.labels[list(graphs)]
     return [graph for graph, is_right in zip(graphs, right.tolist(), strict=True) if is_right]
+
+
+def classified_alike(models: Sequence[Trained], count: int) -> list[int]:
+    """Test nodes of the first model's data for which all models predict the same class."""
+    classes, data = torch.stack([m.predicted_classes() for m in models]), models[0].dataset
+    same = data.split.test[(classes == classes[0]).all(0)[data.split.test]]
+    return sorted(draw(same.tolist(), count, data.seed, "consistency"))

@@ -255,6 +255,7 @@ def with_features(explanation: Explanation, features: Collection[int]) -> Explan
 
 # --- settings of explainers ------------------------------------------------------------------
 
+CLOSE = 0.01  # how far from the best candidate a selected setting may be: the plainer one is taken
 TRAINING_QUESTIONS = 30  # nodes or graphs of the training part, for PGExplainer
 QUICK_METHODS: dict[type, dict[str, int]] = {
     GNNExplainer: {"epochs": 2},

@@ -332,7 +332,7 @@ def reasons(results: Measurements) -> Iterator[str]:
         )
 
 
-def page(results: Measurements) -> Page:
+def faithfulness_page(results: Measurements) -> Page:
     """On how many sets ours is first by each measure, and the falls after retraining."""
     ahead, paired = ahead_of_others(results, (BOTH, SOFT))
     claims = []
@@ -387,7 +387,7 @@ STUDY = Study(
     "faithfulness",
     "fidelity over sparsities, robust fidelity, removal and retraining",
     (GRID, RETRAIN),
-    page,
+    faithfulness_page,
 )
 
 

@@ -17,11 +17,17 @@ import torch
 from scipy import stats
 
 from graphsvx.generators import ReplaceRows
-from graphsvx.methods import GNNExplainer, GraphSVX, Greedy, IntegratedGradients, PGExplainer
-from graphsvx.methods.gradients import Saliency
-from graphsvx.methods.perturbing import PGMExplainer
+from graphsvx.methods import (
+    GNNExplainer,
+    GraphSVX,
+    Greedy,
+    IntegratedGradients,
+    PGExplainer,
+    PGMExplainer,
+    Saliency,
+)
 from graphsvx.metrics import scores, strength
-from graphsvx_lab import metrics, zoo
+from graphsvx_lab import zoo
 from graphsvx_lab.datasets.base import DataSet, draw, generator, stratified_split
 from graphsvx_lab.datasets.truth import from_masks
 from graphsvx_lab.metrics.effects import TRIED, largest_changes
@@ -35,10 +41,11 @@ from graphsvx_lab.metrics.measurements import (
     reaches,
     share_significant,
 )
-from graphsvx_lab.metrics.truth import expected_hits, graphs_right
+from graphsvx_lab.metrics.truth import accuracy, auroc, correlation, expected_hits, graphs_right
 from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import (
     CHANCE,
+    CLOSE,
     GRAPH_RIVALS,
     SPARSE,
     EdgeRule,
@@ -47,7 +54,6 @@ from graphsvx_lab.studies.context import (
     model_of,
 )
 from graphsvx_lab.studies.page import Claim, Page, Table, dots, paired_table, pivots
-from graphsvx_lab.studies.settings import CLOSE
 from graphsvx_lab.studies.study import Answer, Case, Grid, Questions, Study, with_options, zoo_model
 from graphsvx_lab.zoo import Trained
 
@@ -58,7 +64,7 @@ BASE, MARK = 20, 3.0
 """BA-2motifs: nodes of the base graph, which come first; one of them has this value as a mark."""
 
 
-def part_of(data: DataSet, count: int) -> DataSet:
+def drawn_part(data: DataSet, count: int) -> DataSet:
     """`count` graphs drawn by the seed of the data, split anew; graphs have no truth any more."""
     part = draw(range(len(data.graphs)), count, data.seed, data.name, "part")
     graphs = tuple(data.graphs[graph] for graph in part)
@@ -79,7 +85,7 @@ def shuffled(data: DataSet, train: int) -> DataSet:
 
 def marked(data: DataSet, count: int, gives_class_away: bool) -> DataSet:
     """`count` graphs, a half with a mark on a base node: those of class 1, or drawn by coin."""
-    data = part_of(data, count)
+    data = drawn_part(data, count)
     rng = generator(data.seed, "shortcut", data.name)
     coins = torch.randint(0, 2, (len(data.graphs),), generator=rng)
     has_mark = (data.labels if gives_class_away else coins).bool().tolist()
@@ -176,7 +182,7 @@ def selected(dataset: str) -> dict[str, Setting]:
 
 
 @with_options
-def molecules(trained: Trained, part: str, count: int, label: int = 1) -> Questions:
+def classified_molecules(trained: Trained, part: str, count: int, label: int = 1) -> Questions:
     """Molecules of a part of the split, of a class and classified right, drawn by the seed."""
     data = trained.dataset
     usable = data.split.parts()[part].tolist()
@@ -194,17 +200,19 @@ def against_truth(answer: Answer) -> dict[str, float]:
     truth, e, by = answer.data.graph_truth, answer.explanation, answer.setting.by
     if truth.contributions is not None:
         contributions = truth.contributions[answer.question]
-        return {"correlation": metrics.correlation(e, contributions, by=by)}
+        return {"correlation": correlation(e, contributions, by=by)}
     sets = truth.alternative_nodes(answer.question)
-    auroc = max((metrics.auroc(e, atoms, by=by) for atoms in sets), default=nan)
-    accuracy = max((metrics.accuracy(e, atoms, by=by) for atoms in sets), default=nan)
-    return {"AUROC": auroc, "accuracy": accuracy}
+    measures = {"AUROC": auroc, "accuracy": accuracy}
+    return {
+        name: max((score(e, atoms, by=by) for atoms in sets), default=nan)
+        for name, score in measures.items()
+    }
 
 
 GRID = Grid(
     SETS,
     selected,
-    molecules("test", MOLECULES),
+    classified_molecules("test", MOLECULES),
     measures=(against_truth, motifs.certificate),
     case_measures=(motifs.model_accuracy,),
     quick=("crippen",),
@@ -212,7 +220,7 @@ GRID = Grid(
 TUNING = replace(
     GRID,
     methods=tried,
-    questions=molecules("val", VALIDATION),
+    questions=classified_molecules("val", VALIDATION),
     measures=(against_truth,),
     case_measures=(),
     models={VALIDATED: zoo_model()},
@@ -236,7 +244,7 @@ def better_candidates(results: Measurements) -> Table:
     return Table(title, ["", *SETS], rows)
 
 
-def page(results: Measurements) -> Page:
+def molecules_page(results: Measurements) -> Page:
     """Whether ours is first, whether the models are right, and all figures."""
     tests = {
         name: results.tests(measure, OURS, RIVALS, dataset=name, model="")
@@ -286,7 +294,7 @@ STUDY = Study(
     "molecules",
     "atoms that decide, by chemistry: benzene, fluoride and carbonyl, Crippen's logP",
     (GRID, TUNING),
-    page,
+    molecules_page,
 )
 
 
@@ -328,20 +336,20 @@ def values_of_atoms(answer: Answer) -> dict[str, float]:
     return {f"atom {atom}": value for atom, value in answer.explanation.nodes.items()}
 
 
-def constant_model(context: StudyContext, dataset: str, seed: int) -> Trained:
-    """The zoo's model with its last weights at 0."""
-    return context.trained_model(dataset, seed).with_zeros("out.weight", slice(None))
-
-
 SHORT = replace(zoo.settings_for("benzene"), epochs=15)
 NOTHING_MATTERS = Grid(
     ("benzene",),
     lambda _: METHODS,
-    molecules("test", GRAPHS, label=0),
+    classified_molecules("test", GRAPHS, label=0),
     measures=(called_important,),
     case_measures=(effects,),
     quick=("alkane-carbonyl",),
-    models={NO_MOTIF: StudyContext.trained_model, CONSTANT: constant_model},
+    models={
+        NO_MOTIF: StudyContext.trained_model,
+        CONSTANT: lambda *asked: StudyContext.trained_model(*asked).with_zeros(
+            "out.weight", slice(None)
+        ),
+    },
 )
 OVER_MODELS = replace(  # the same molecules for every seed: the test part is that of the files
     NOTHING_MATTERS,
@@ -456,7 +464,7 @@ def mark_first(answer: Answer) -> dict[str, float]:
     keys, values = scores(answer.explanation, "nodes")
     return {
         FIRST: expected_hits(keys, strength(values, by), mark, 1),
-        "AUROC of the mark": metrics.auroc(answer.explanation, mark, by=by),
+        "AUROC of the mark": auroc(answer.explanation, mark, by=by),
     }
 
 

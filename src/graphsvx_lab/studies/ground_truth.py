@@ -87,7 +87,7 @@ def seed_by_seed(
     return Table(f"{title}, seed by seed", ["", "paper", *map(str, seeds)], rows, note)
 
 
-def page(results: Measurements) -> Page:
+def ground_truth_page(results: Measurements) -> Page:
     """Claims by data set, both protocols apart, and what the models see of the motifs."""
     tests = results.tests_by("data", "strict", OURS, RIVALS, model="")
     mutag = results.by("method", "paper", dataset="mutag", model="")
@@ -147,7 +147,7 @@ def page(results: Measurements) -> Page:
 
 
 ABOUT = "accuracy against planted motifs: GraphSVX, GNNExplainer, PGM-Explainer, PGExplainer"
-STUDY = Study("ground-truth", ABOUT, GRIDS, page)
+STUDY = Study("ground-truth", ABOUT, GRIDS, ground_truth_page)
 
 
 # --- fresh models of the authors' architecture ------------------------------------------------

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 import torch
 
-from graphsvx.metrics import characterization, efficiency_residual, fidelity
+from graphsvx.metrics import (
+    characterization,
+    efficiency_residual,
+    expected_error,
+    fidelity,
+    relative_error,
+)
 from graphsvx.results.explanation import Explanation, Ranking
 from graphsvx_lab import metrics
 from graphsvx_lab.datasets.base import draw
@@ -93,6 +99,16 @@ def certificate(answer: Answer) -> dict[str, float]:
     calls, exact = answer.explanation.certificate.calls, answer.explanation.certificate.exact
     residual = efficiency_residual(answer.explanation)
     return {"calls": calls, "exact": float(exact), "residual": residual}
+
+
+@with_options
+def error_against(answer: Answer, references: Mapping[str, str]) -> dict[str, float]:
+    """`error` against the reference of a method; what a reference's error bars say: `own error`."""
+    name = references.get(answer.method, "")
+    if name == answer.method:
+        return {"own error": expected_error(answer.explanation)}
+    exact = answer.of(name)
+    return {} if exact is None else {"error": relative_error(answer.explanation, exact)}
 
 
 def model_accuracy(case: Case) -> list[Value]:

@@ -193,7 +193,7 @@ NODES = replace(
 )
 
 
-def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
+def noise_page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
     """Noise among the top, whether the models use it, and what deleting it does."""
     names, suffix = CANDIDATES[kind], FEATURES_SUFFIX if kind == "features" else NODES_SUFFIX
     share = f"share by value, {names[0]}"
@@ -261,11 +261,11 @@ FEATURES_STUDY = Study(
     "noisy-features",
     f"{ABOUT.format('features')}, GraphSVX and baselines",
     (FEATURES, CANNOT_USE),
-    lambda results: page(results, "features", list(FEATURE_BASELINES)),
+    lambda results: noise_page(results, "features", list(FEATURE_BASELINES)),
 )
 NODES_STUDY = Study(
     "noisy-nodes",
     f"{ABOUT.format('nodes')}; the GAT's attention on them",
     (NODES,),
-    lambda results: page(results, "nodes", list(NODE_BASELINES)),
+    lambda results: noise_page(results, "nodes", list(NODE_BASELINES)),
 )

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.metrics import r2_score
-from torch import Tensor
 
-from graphsvx.core import players
-from graphsvx.core.data import check_graph
 from graphsvx.estimators import WLR, WLS, Estimator, Lasso
-from graphsvx.estimators.least_squares import Fit, surrogate
-from graphsvx.masks import Masks, Paired
+from graphsvx.masks import Paired
 from graphsvx.methods import GNNExplainer, GraphSVX, Random
 from graphsvx.metrics import Level, consistency
-from graphsvx_lab import metrics
-from graphsvx_lab.datasets.base import draw
 from graphsvx_lab.datasets.catalogue import NODE_SETS, NODE_TITLES
 from graphsvx_lab.metrics.measurements import (
     Measurements,
@@ -32,59 +25,13 @@ from graphsvx_lab.metrics.measurements import (
     sample_variance,
     total_variation,
 )
-from graphsvx_lab.metrics.truth import NEIGHBOURS, PARTS
+from graphsvx_lab.metrics.truth import NEIGHBOURS, PARTS, accuracy, classified_alike
 from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import CHANCE, Setting, with_features, without_credit
 from graphsvx_lab.studies.page import Claim, Page, dots, pivots
-from graphsvx_lab.studies.sampling import paper_game
 from graphsvx_lab.studies.settings import selected_setting
 from graphsvx_lab.studies.study import CITATION_MODELS, SEEDS, Answer, Case, Grid, Study
-from graphsvx_lab.zoo import Trained
-
-# Weighted least squares that treat the empty and the full coalition (the ends) in other ways.
-#
-# For comparisons with `WLS`, which meets both ends exactly: `NoEnds` leaves them out of the fit,
-# `WithEnds` counts them in R².
-
-
-@dataclass(frozen=True)
-class NoEnds:
-    """Weighted least squares with a free constant, and neither the empty nor the full row.
-
-    So neither g(0) nor g(1) is tied to the model: efficiency holds by luck only.
-    """
-
-    def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
-        """Least squares of least norm; a single player has no other rows, and keeps its own."""
-        count = len(masks.rows)
-        if count == 0 or masks.credit is not None:
-            return WLS()(masks, values, empty, full)
-        z = torch.from_numpy(masks.rows).double()
-        design = torch.cat([torch.ones(count, 1, dtype=torch.float64), z], 1)
-        root = torch.from_numpy(masks.weights).sqrt()[:, None]
-        fit = torch.linalg.lstsq(design * root, values * root, driver="gelsd").solution
-        phi = fit[1:].t().contiguous()
-        return surrogate(masks, values, fit[0], phi, torch.full_like(phi, torch.nan))
-
-
-@dataclass(frozen=True)
-class WithEnds:
-    """WLS whose R² counts the empty and the full row too.
-
-    With the weight of 1,000 that the authors' code gives them in place of infinity; the kernel of
-    the paper weighs coalitions of one player 1 / M, which `Masks` scales to 1.
-    """
-
-    def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
-        """The same credit, another R²."""
-        fit, players = WLS()(masks, values, empty, full), masks.rows.shape[1]
-        ends = np.stack([np.zeros(players, bool), np.ones(players, bool)])
-        rows = torch.from_numpy(np.concatenate([masks.rows, ends])).double()
-        weights = np.append(masks.weights, [1000.0 * players] * 2)
-        played, fitted = torch.cat([values, empty[None], full[None]]), rows @ fit.values.t()
-        r2 = r2_score(played, fit.base + fitted, sample_weight=weights, multioutput="raw_values")
-        return replace(fit, r2=torch.from_numpy(np.asarray(r2)))
-
+from graphsvx_lab.studies.variants import NoEnds, WithEnds, dropped_features, paper_game
 
 CORA_TITLES = ("Cora, GCN", "Cora, GAT")
 OURS, PAPERS, GNN, RANDOM = "GraphSVX", "GraphSVX, the paper's rows", "GNNExplainer", "Random"
@@ -133,19 +80,12 @@ COMPARED = {
 }
 
 
-def agreed(models: Sequence[Trained], count: int) -> list[int]:
-    """Test nodes of the first model's data for which all models predict the same class."""
-    classes, data = torch.stack([m.predicted_classes() for m in models]), models[0].dataset
-    same = data.split.test[(classes == classes[0]).all(0)[data.split.test]]
-    return sorted(draw(same.tolist(), count, data.seed, "consistency"))
-
-
 def consistency_of_models(case: Case) -> Iterator[Value]:
     """Overlap of what explanations of two models name, on nodes where all models agree."""
     context, dataset = case.context, case.trained.dataset.name
     seeds = (case.seed, case.seed if context.quick else (case.seed + 1) % len(SEEDS))
     models = [context.trained_model(dataset, s, kind) for s in seeds for kind in ("gcn", "gat")]
-    nodes, playing = agreed(models, 3 if context.quick else 12), dict[int, list[int]]()
+    nodes, playing = classified_alike(models, 3 if context.quick else 12), dict[int, list[int]]()
     for method, setting in COMPARED.items():
         explain = (setting.quick() if context.quick else setting).method
         # Another seed for another model: random numbers are not to agree.
@@ -179,7 +119,7 @@ GRIDS = (
          other_seeds=True))  # fmt: skip
 
 
-def page(results: Measurements) -> Page:
+def properties_page(results: Measurements) -> Page:
     """Fit, shares of the motif, stability and consistency."""
     roles = results.names("measure", motifs.ROLE)
     shares = pivots(results, {
@@ -229,13 +169,13 @@ def page(results: Measurements) -> Page:
 
 
 ABOUT = "R², efficiency, the motif's share, stability, consistency, beside other explainers"
-STUDY = Study("properties", ABOUT, GRIDS, page)
+STUDY = Study("properties", ABOUT, GRIDS, properties_page)
 
 
 # --- ablation: each piece on and off ------------------------------------------------------------
 
 PAPER_ROWS, OUR_ROWS = "the paper's rows", "our rows"
-FIT_RANDOM, LAMBDA = "Random, the same nodes", 0.25
+FIT_RANDOM = "Random, the same nodes"
 DROPPED, FAR = "features inside mu ± 0.25 sigma", "nodes beyond {} hops"
 ALL_FEATURES, DEFAULT = "all features play", "default"
 RELEASED = "on, as in the authors' code"
@@ -253,18 +193,11 @@ FEATURE_METHODS = {
 }
 
 
-def dropped_features(trained: Trained, node: int) -> list[int]:
-    """Columns in which the node lies inside mu +- lambda sigma."""
-    graph = check_graph(trained.dataset.graph)
-    players_columns = players.choose_features(graph, torch.tensor([node]).numpy(), LAMBDA)
-    return sorted(set(range(graph.num_features)) - set(players_columns.tolist()))
-
-
 def left_out(answer: Answer) -> dict[str, float]:
     """Credit of the players that a rule leaves out, in an explanation in which they played."""
     e, distance = answer.explanation, answer.explanation.field.distances
     if answer.method == ALL_FEATURES:
-        columns = dropped_features(answer.trained, answer.question)
+        columns = dropped_features(answer.data, answer.question)
         dropped = {DROPPED: [e.features[column] for column in columns]}
     else:
         dropped = {
@@ -279,7 +212,7 @@ def left_out(answer: Answer) -> dict[str, float]:
 def left_out_as_one(case: Case) -> Iterator[Value]:
     """Where there are too many features to tell apart, those left out play as one player."""
     for node in case.questions["test"]:
-        columns = dropped_features(case.trained, node)
+        columns = dropped_features(case.trained.dataset, node)
         method = GraphSVX(feature_groups={DROPPED: columns}, samples=2000)
         for e in case.context.explanations(case.trained, method, [node]).values():
             names, values = e.feature_credit.names or (), e.feature_values.tolist()
@@ -305,7 +238,7 @@ def with_and_without(dataset: str) -> dict[str, Setting]:
 def informative_found(answer: Answer) -> dict[str, float]:
     """Share of the informative columns among as many with the most credit, and that play."""
     informative = set(answer.data.node_truth.informative_features or ())
-    shares = partial(metrics.accuracy, answer.explanation, informative, level="features")
+    shares = partial(accuracy, answer.explanation, informative, level="features")
     return {
         "signed": shares(by="value"),
         "magnitude": shares(by="absolute"),

@@ -7,26 +7,21 @@ that it stands for (`error`, against a reference with many more calls).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from operator import truediv
 from statistics import median
 from typing import Any
 
 import numpy as np
-import torch
 
 from graphsvx.api import explain
 from graphsvx.estimators import WLS
-from graphsvx.games.base import Game
 from graphsvx.masks import Auto, Mask, Random, Smart, SmarterSeparate, SmartSeparate
-from graphsvx.masks.base import Masks
 from graphsvx.methods import GNNExplainer, GraphSVX
-from graphsvx.metrics import expected_error, relative_error
 from graphsvx.utils.console import message
 from graphsvx.utils.exclusive import single_thread
-from graphsvx_lab import metrics
 from graphsvx_lab.datasets.catalogue import NODE_SETS, NODE_TITLES, data_title
 from graphsvx_lab.metrics.measurements import (
     Estimate,
@@ -39,28 +34,9 @@ from graphsvx_lab.metrics.measurements import (
 from graphsvx_lab.studies import motifs, settings
 from graphsvx_lab.studies.context import CHANCE, Setting
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, from_paper, pivots
-from graphsvx_lab.studies.study import Answer, Case, Grid, Study, with_options
+from graphsvx_lab.studies.study import Case, Grid, Study
+from graphsvx_lab.studies.variants import REFERENCE, paper_game, reference
 
-# A mask with random numbers of its own, for estimates that are independent of another one.
-
-
-@dataclass(frozen=True)
-class OtherRandomNumbers:
-    """A mask with another stream of random numbers: a reference that shares no luck with others.
-
-    `separate=False` plays one joint game of features and nodes, as the paper's first masks do.
-    """
-
-    inner: Mask = field(default_factory=Auto)
-    separate: bool = True
-
-    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
-        """As `inner`."""
-        fresh = int(torch.randint(2**62, (1,), generator=rng))
-        return self.inner(game, budget, torch.Generator().manual_seed(fresh))
-
-
-REFERENCE = 20  # times the model calls that others make
 FLOOR, OURS, ALL, MOST = "Random explainer", "ours", "All", "ours, 20x the calls"
 SMARTER, LETTER = "SmarterSeparate", "SmarterSeparate, indirect effect"
 TUNED = "SmarterSeparate, selected settings"
@@ -76,27 +52,6 @@ PAPER = from_paper(
     NODE_SETS,
 )
 """The paper's accuracies (appendix, table on MASK)."""
-
-
-def paper_game(dataset: str, **changes: Any) -> GraphSVX:
-    """The paper's coalitions and budget, without the indirect effect: more values are exact."""
-    return GraphSVX.paper(dataset, **{"indirect": False, **changes})
-
-
-def reference(method: GraphSVX, separate: bool = True) -> Setting:
-    """The same game: exact where `REFERENCE` times the calls allow it, our estimator elsewhere."""
-    mask, calls = OtherRandomNumbers(separate=separate), method.budget.samples or 1000
-    return Setting(method.with_settings(mask=mask, samples=REFERENCE * calls))
-
-
-@with_options
-def error_against(answer: Answer, references: Mapping[str, str]) -> dict[str, float]:
-    """`error` against the reference of a method; what a reference's error bars say: `own error`."""
-    name = references.get(answer.method, "")
-    if name == answer.method:
-        return {"own error": expected_error(answer.explanation)}
-    exact = answer.of(name)
-    return {} if exact is None else {"error": relative_error(answer.explanation, exact)}
 
 
 # --- masks ----------------------------------------------------------------------------------
@@ -128,7 +83,7 @@ MASK_GRID = Grid(
     masks,
     motifs.scoring(10, 10),
     quick=("ba-community",),
-    measures=(motifs.accuracy, motifs.certificate, error_against(MASK_REFERENCES)),
+    measures=(motifs.accuracy, motifs.certificate, motifs.error_against(MASK_REFERENCES)),
 )
 
 
@@ -213,7 +168,7 @@ BUDGET_GRID = Grid(
     budgets,
     motifs.scoring(10, 10),
     quick=(CYCLES,),
-    measures=(motifs.accuracy, error_against(BUDGET_REFERENCES)),
+    measures=(motifs.accuracy, motifs.error_against(BUDGET_REFERENCES)),
 )
 
 
@@ -319,7 +274,7 @@ def seconds(case: Case) -> Iterator[Value]:
     trained, (nodes, repeats) = case.trained, (1, 1) if case.context.quick else (NODES, REPEATS)
     methods = {name: setting.method for name, setting in case.settings.items()}
     methods[GNN] = GNNExplainer(epochs=3 if case.context.quick else 100)
-    scored = metrics.PAPER_PROTOCOLS[trained.dataset.name].scored
+    scored = case.questions["paper"]
     for place in range(case.seed * nodes, (case.seed + 1) * nodes):  # other nodes for every seed
         node = scored[place % len(scored)]
         message(f"{trained.card.name}: timing node {node}")

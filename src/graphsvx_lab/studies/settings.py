@@ -21,7 +21,14 @@ from graphsvx.results.explanation import Ranking
 from graphsvx_lab.datasets.catalogue import GRAPH_SETS, TRUTH_SETS
 from graphsvx_lab.metrics.measurements import Measurements
 from graphsvx_lab.studies import motifs
-from graphsvx_lab.studies.context import CHANCE, SPARSE, EdgeRule, Setting, with_node_scores
+from graphsvx_lab.studies.context import (
+    CHANCE,
+    CLOSE,
+    SPARSE,
+    EdgeRule,
+    Setting,
+    with_node_scores,
+)
 from graphsvx_lab.studies.page import Claim, Page, Table, pivot
 from graphsvx_lab.studies.study import Answer, Grid, Study
 
@@ -33,9 +40,8 @@ OURS, DEFAULT, EDGES = GRAPHSVX = (
 RIVALS = ("GNNExplainer", "PGM-Explainer", "PGExplainer")
 EXPLAINERS = (*GRAPHSVX, *RIVALS)
 RANDOM = "Random"
-CANDIDATES, STRICT, PAPER, CLOSE = 12, 4, 4, 0.01
-"""Settings times readings of each explainer on each data set; questions a seed; and how far from
-the best a selected setting may be: then the plainer one is taken."""
+CANDIDATES, STRICT, PAPER = 12, 4, 4
+"""Settings times readings of each explainer on each data set; and questions a seed."""
 Reading = tuple[Ranking, EdgeRule]
 """A way to read an answer: the ranking, and the rule from edges to nodes."""
 _SIGNED: tuple[Reading, ...] = (("value", "largest"), ("absolute", "largest"))
@@ -68,7 +74,7 @@ _SELECTED: dict[str, tuple[tuple[int, int], ...]] = {
 best, in the order in which they are declared, whatever the explainer."""
 
 
-def candidates(dataset: str, explainer: str) -> list[Setting]:
+def tried_settings(dataset: str, explainer: str) -> list[Setting]:
     """The settings that are tried, each with its first reading."""
     if explainer in _RIVALS:
         return [Setting(method) for method in _RIVALS[explainer]]
@@ -97,7 +103,7 @@ def selected_setting(dataset: str, explainer: str) -> Setting:
         raise InputError(f"dataset must be one of {', '.join(TRUTH_SETS)}, got {dataset!r}")
     number, reading = _SELECTED[explainer][TRUTH_SETS.index(dataset)]
     by, rule = READINGS[explainer][reading]
-    return replace(candidates(dataset, explainer)[number], by=by, edge_rule=rule)
+    return replace(tried_settings(dataset, explainer)[number], by=by, edge_rule=rule)
 
 
 def compared_methods(dataset: str, explainers: Sequence[str] = EXPLAINERS) -> dict[str, Setting]:
@@ -132,7 +138,9 @@ def accuracy_of_readings(answer: Answer) -> dict[str, float]:
 GRID = Grid(
     TRUTH_SETS,
     lambda data: {
-        label(name, setting): setting for name in EXPLAINERS for setting in candidates(data, name)
+        label(name, setting): setting
+        for name in EXPLAINERS
+        for setting in tried_settings(data, name)
     },
     motifs.scoring(STRICT, PAPER),
     measures=(accuracy_of_readings,),
@@ -141,7 +149,7 @@ GRID = Grid(
 )
 
 
-def page(results: Measurements) -> Page:
+def settings_page(results: Measurements) -> Page:
     """How near the selected settings are to the best candidate, and all candidates."""
     titles, claims, better = results.names("data"), [], list[list[str]]()
     for name in EXPLAINERS:
@@ -186,7 +194,7 @@ def page(results: Measurements) -> Page:
 
 def worth(results: Measurements, dataset: str, explainer: str) -> dict[tuple[str, str], float]:
     """The mean of the accuracies under both protocols, by candidate and reading."""
-    labels = [label(explainer, setting) for setting in candidates(dataset, explainer)]
+    labels = [label(explainer, setting) for setting in tried_settings(dataset, explainer)]
     return {
         (name, reading): fmean(
             results.estimate(f"{protocol}, {reading}", dataset=dataset, method=name).mean
@@ -196,4 +204,6 @@ def worth(results: Measurements, dataset: str, explainer: str) -> dict[tuple[str
     }
 
 
-STUDY = Study("settings", "how the explainers are asked, chosen on validation seeds", (GRID,), page)
+STUDY = Study(
+    "settings", "how the explainers are asked, chosen on validation seeds", (GRID,), settings_page
+)
