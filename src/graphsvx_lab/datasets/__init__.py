@@ -51,6 +51,5 @@ _MODULES = {
     "truth": ("GraphTruth", "NodeTruth", "Truth"),
 }
 __getattr__ = lazy_attributes(
-    __name__,
-    {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names},
+    __name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 )

@@ -57,10 +57,7 @@ def with_noisy_features(dataset: DataSet, share: float = 0.2, seed: int | None =
 
 
 def with_noisy_nodes(
-    dataset: DataSet,
-    share: float = 0.2,
-    probability: float | None = None,
-    seed: int | None = None,
+    dataset: DataSet, share: float = 0.2, probability: float | None = None, seed: int | None = None
 ) -> DataSet:
     """The node set with `share` more nodes, each linked to each existing node with `probability`.
 

@@ -56,9 +56,7 @@ def read_files(name: str, root: str | Path | None, reader: Callable[[str, str], 
 
 
 def folder_of(
-    name: str,
-    root: str | Path | None,
-    convert: Callable[[Contents], Contents] | None = None,
+    name: str, root: str | Path | None, convert: Callable[[Contents], Contents] | None = None
 ) -> Path:
     """The folder of a data set with all its files; missing ones are downloaded first.
 

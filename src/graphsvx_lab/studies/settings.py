@@ -21,14 +21,7 @@ from graphsvx.results.explanation import Ranking
 from graphsvx_lab.datasets.catalogue import GRAPH_SETS, TRUTH_SETS
 from graphsvx_lab.metrics.measurements import Measurements
 from graphsvx_lab.studies import motifs
-from graphsvx_lab.studies.context import (
-    CHANCE,
-    CLOSE,
-    SPARSE,
-    EdgeRule,
-    Setting,
-    with_node_scores,
-)
+from graphsvx_lab.studies.context import CHANCE, CLOSE, SPARSE, EdgeRule, Setting, with_node_scores
 from graphsvx_lab.studies.page import Claim, Page, Table, pivot
 from graphsvx_lab.studies.study import Answer, Grid, Study
 
