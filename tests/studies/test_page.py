@@ -20,7 +20,7 @@ from graphsvx_lab.studies import (
     Table,
     write_summary,
 )
-from graphsvx_lab.studies.page import WithPaper, dots, from_paper, pivot, pivots, summary_rows
+from graphsvx_lab.studies.page import dots, from_paper, pivot, pivots, summary_rows
 
 
 def measured(level: float = 0.8, seeds: int = 5) -> Measurements:
@@ -96,10 +96,11 @@ def test_a_pivot_has_a_row_a_method_and_a_column_a_data_set():
     assert table.columns == ["", "BA-Shapes", "Tree-Grid"]
     (ours, first, _), (theirs, second, _) = table.rows
     assert (ours, theirs) == ("ours", "theirs")
-    assert isinstance(first, WithPaper)
+    assert isinstance(first, Estimate)
     assert first.paper == 0.99
     assert second == results.estimate("accuracy", method="theirs", data="BA-Shapes")
-    assert f"| ours | {first.ours.text()} (0.99) |" in table.markdown()
+    assert first.text() == f"{replace(first, paper=None).text()} (0.99)"
+    assert f"| ours | {first.text()} |" in table.markdown()
     one, other = pivots(results, {"x": "accuracy", "y": {"measure": "none"}}, method="ours")
     assert len(one.rows) == 1
     assert other.markdown() == ""

@@ -39,6 +39,8 @@ class Estimate:
     """
 
     by_seed: tuple[float, ...]
+    paper: float | None = None
+    """The paper's figure, where it is to be shown beside."""
 
     @property
     def seeds(self) -> int:
@@ -65,12 +67,13 @@ class Estimate:
         return (self.mean, *(self.interval or (min(self.by_seed), max(self.by_seed))))
 
     def text(self, digits: int = 2) -> str:
-        """`0.97 ± 0.02`, or the seeds' values where they are too few for an interval."""
-        if self.interval is None:
-            return ", ".join(number(value, digits) for value in self.by_seed) or "-"
-        half_width = (self.interval[1] - self.interval[0]) / 2
-        mean = number(self.mean, digits)
-        return f"{mean} ± {number(half_width, digits)}" if half_width > ROUNDING else mean
+        """`0.97 ± 0.02 (0.99)`, or the seeds' values where they are too few for an interval."""
+        low, high = self.interval or (0.0, 0.0)
+        ours = ", ".join(number(value, digits) for value in self.by_seed) or "-"
+        if self.interval is not None:
+            spread = f" ± {number((high - low) / 2, digits)}"
+            ours = number(self.mean, digits) + spread * ((high - low) / 2 > ROUNDING)
+        return ours if self.paper is None else f"{ours} ({number(self.paper, digits)})"
 
 
 def over_seeds(groups: Iterable[tuple[int, float]]) -> Estimate:

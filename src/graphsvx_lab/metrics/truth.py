@@ -86,44 +86,46 @@ def accuracy(
     if protocol == "paper":
         if truth is not None or level != "nodes":
             raise InputError('protocol="paper" fixes truth and level (nodes): leave them out')
-        return _paper_accuracy(listed, dataset, by)
-    if protocol != "strict":
+        rules = _paper_protocol(dataset)
+        truths = [_paper_truth(rules, dataset, explanation) for explanation in listed]
+        tops = [(rules.top, rules.divisor)] * len(listed)
+    elif protocol == "strict":
+        if dataset is not None:
+            raise InputError('dataset is for protocol="paper"; "strict" takes truth= instead')
+        truths = _truth_sets(truth, listed, level)
+        tops = [(len(expected), len(expected)) for expected in truths]
+    else:
         raise InputError(f'protocol must be "strict" or "paper", got {protocol!r}')
-    if dataset is not None:
-        raise InputError('dataset is for protocol="paper"; "strict" takes truth= instead')
     results = []
-    for explanation, expected in zip(listed, _truth_sets(truth, listed, level), strict=True):
+    for explanation, expected, (top, divisor) in zip(listed, truths, tops, strict=True):
         if not expected:
             raise InputError(
                 f"{explanation.title} has an empty truth; score only explanations with ground truth"
             )
         keys, values = scores(explanation, level)
-        hits = expected_hits(keys, strength(values, by), expected, len(expected))
-        results.append(hits / len(expected))
+        results.append(expected_hits(keys, strength(values, by), expected, top) / divisor)
     return sum(results) / len(results)
 
 
-def _paper_accuracy(explanations: list[Explanation], dataset: str | None, by: Ranking) -> float:
+def _paper_protocol(dataset: str | None) -> PaperProtocol:
     if dataset not in PAPER_PROTOCOLS:
         raise InputError(f"dataset must be one of {sorted(PAPER_PROTOCOLS)}, got {dataset!r}")
-    rules = PAPER_PROTOCOLS[dataset]
-    results = []
-    for explanation in explanations:
-        if explanation.kind != rules.level:
-            raise InputError(
-                f"the paper's protocol for {dataset} scores {rules.level}s, "
-                f"got an explanation of a {explanation.kind}"
-            )
-        node = explanation.centres[0] if explanation.centres else -1
-        if rules.level == "node" and node not in rules.scored:
-            raise InputError(
-                f"the paper's protocol for {dataset} scores nodes {rules.scored[0]}.."
-                f"{rules.scored[-1]} in steps, got node {node}; see scored_nodes()"
-            )
-        keys, values = scores(explanation, "nodes")
-        hits = expected_hits(keys, strength(values, by), rules.truth(node), rules.top)
-        results.append(hits / rules.divisor)
-    return sum(results) / len(results)
+    return PAPER_PROTOCOLS[dataset]
+
+
+def _paper_truth(rules: PaperProtocol, dataset: str | None, explanation: Explanation) -> set[Key]:
+    if explanation.kind != rules.level:
+        raise InputError(
+            f"the paper's protocol for {dataset} scores {rules.level}s, "
+            f"got an explanation of a {explanation.kind}"
+        )
+    node = explanation.centres[0] if explanation.centres else -1
+    if rules.level == "node" and node not in rules.scored:
+        raise InputError(
+            f"the paper's protocol for {dataset} scores nodes {rules.scored[0]}.."
+            f"{rules.scored[-1]} in steps, got node {node}; see scored_nodes()"
+        )
+    return set(rules.truth(node))
 
 
 def scored_nodes(
@@ -144,9 +146,7 @@ def scored_nodes(
 
     """
     if protocol == "paper":
-        if dataset not in PAPER_PROTOCOLS:
-            raise InputError(f"dataset must be one of {sorted(PAPER_PROTOCOLS)}, got {dataset!r}")
-        return list(PAPER_PROTOCOLS[dataset].scored)
+        return list(_paper_protocol(dataset).scored)
     if candidates is None or predicted is None or labels is None:
         raise InputError('protocol="strict" needs candidates, predicted and labels')
     nodes = torch.as_tensor(candidates)

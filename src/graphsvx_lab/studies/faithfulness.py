@@ -14,6 +14,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,28 +46,21 @@ from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, paired_t
 from graphsvx_lab.studies.study import TEN_SEEDS, Answer, Case, Grid, Questions, Study
 from graphsvx_lab.zoo import Settings, Trained
 
-# Models for measures that need other ones than the explained: of cut graphs, of what is left.
-#
-# fine_tuned         the explained model, trained further on randomly cut graphs, so that such
-#                    graphs are nothing new to it
-# robust_fidelity    F-Fidelity (Zheng et al. 2024): fidelity of that model, with a random part of
-#                    the explanation (or of the rest) cut off each time
-# accuracy_without   ROAR (Hooker et al. 2019): the accuracy of a new model of the graphs without
-#                    their most important nodes; the faster it falls, the better the explainer
-# accuracy_of_cut    of a threshold on the number of edges that this cuts: where it is high, the cut
-#                    itself gives the class away, and a new model need not read what is left
+ROBUST, PART, DRAWS, TUNED_FOR, CUT = 0.2, 0.5, 10, 20, 0.5
+"""Robust fidelity: share of nodes in the explanation, part that is cut, draws, epochs of further
+training, and the largest share of edges cut in these."""
 
 
 @lru_cache(maxsize=2)
-def fine_tuned(trained: Trained, steps: int, cut: float) -> nn.Module:
-    """A copy of the model, trained for `steps` more with up to a share `cut` of the edges cut."""
+def fine_tuned(trained: Trained) -> nn.Module:
+    """A copy of the model, trained further on randomly cut graphs: they are nothing new to it."""
     data, net = trained.dataset, deepcopy(trained.model).train()
     part = data.split.train
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     with torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(generator(data.seed, data.name, "cut").get_state())
-        for _ in range(steps):
-            edges_kept = partial(dropout_edge, p=cut * float(torch.rand(1)), force_undirected=True)
+        for _ in range(TUNED_FOR):
+            edges_kept = partial(dropout_edge, p=CUT * float(torch.rand(1)), force_undirected=True)
             if data.task == "node":
                 logits = net(data.graph.x, edges_kept(data.graph.edge_index)[0])[part]
                 labels = data.labels[part]
@@ -83,30 +77,26 @@ def fine_tuned(trained: Trained, steps: int, cut: float) -> nn.Module:
 
 def robust_fidelity(
     explanation: Explanation, trained: Trained, query: int, *, by: Ranking = "value",
-    top: float = 0.2, part: float = 0.5, draws: int = 10, steps: int = 20, cut: float = 0.5,
+    top: float = ROBUST, part: float = PART,
 ) -> Fidelity:  # fmt: skip
-    """Mean fall of the probability when a random `part` of the top nodes, or of the others, is cut.
+    """F-Fidelity (Zheng et al. 2024): mean fall of the probability of a `fine_tuned` model.
 
     Args:
         explanation: of nodes; its `top` (a number, or a share below 1) are the explanation.
-        trained: the explained model, which is trained further (`fine_tuned` with `steps`, `cut`).
+        trained: the explained model, which is trained further.
         query: the explained node, or the position of the graph in its data set.
         by: rank nodes by signed value or by magnitude.
-        part: share of the nodes that a draw cuts off.
-        draws: random parts, of which the mean counts.
-        steps: of further training.
-        cut: largest share of the edges that is cut in these.
+        part: share of the explanation (or of the other nodes) that a draw cuts off.
 
     """
-    robust = replace(trained, model=fine_tuned(trained, steps, cut))
-    score = score_without(robust, query, explanation.target)
+    score = score_without(replace(trained, model=fine_tuned(trained)), query, explanation.target)
     players = explanation.node_ids.tolist()
     top_nodes = set(top_keys(explanation, top, by, "nodes"))
     rng, full = generator(query, "robust", trained.dataset.name), score(())
 
     def fall(nodes: Sequence[int]) -> float:
         count = round(part * len(nodes))
-        parts = [torch.randperm(len(nodes), generator=rng)[:count] for _ in range(draws)]
+        parts = [torch.randperm(len(nodes), generator=rng)[:count] for _ in range(DRAWS)]
         return full - fmean(score([nodes[i] for i in ids.tolist()]) for ids in parts)
 
     return Fidelity(
@@ -118,7 +108,9 @@ def robust_fidelity(
 def accuracy_without(
     data: DataSet, tops: Mapping[int, Iterable[object]], settings: Settings, seed: int, splits: int
 ) -> float:
-    """Test accuracy of a model trained on graphs whose `tops` are cut off and at the mean.
+    """ROAR (Hooker et al. 2019): test accuracy of a new model of graphs whose `tops` are cut off.
+
+    Cut nodes have no edges and mean features: the faster accuracy falls, the better the explainer.
 
     Mean over `splits` (60/10/30) of the graphs that `tops` names.
     """
@@ -141,6 +133,7 @@ def accuracy_of_cut(
 ) -> float:
     """Test accuracy of the best threshold on the number of edges at the `tops`, for two classes.
 
+    Where it is high, the cut itself gives the class away: a new model need not read what is left.
     The same splits as those of `accuracy_without`; the threshold is that of the training part.
     """
     counts = torch.tensor(
@@ -178,9 +171,6 @@ OURS, RANDOM, SLOWEST = "GraphSVX", "Random", "PGM-Explainer"
 SETS = ("ba-shapes", "tree-cycles", "tree-grid", "ba-2motifs", "benzene", "alkane-carbonyl")
 MOLECULES, GOAL = SETS[4:], 4
 SHARES = (0.1, 0.2, 0.3, 0.5)
-ROBUST, PART, DRAWS, TUNED_FOR, CUT = 0.2, 0.5, 10, 20, 0.5
-"""Robust fidelity: share of nodes in the explanation, part that is cut, draws, epochs of further
-training, and the largest share of edges cut in these."""
 SOFT = "robust characterization"
 QUESTIONS = 10
 REMOVED, RETRAINED = (0.1, 0.3), "accuracy after retraining without the top "
@@ -214,9 +204,8 @@ def graphs_of_all_classes(trained: Trained) -> Questions:
 
 def robust(answer: Answer) -> dict[str, float]:
     """Fidelity of a model that knows cut graphs, with a random part cut each time."""
-    plus, minus = robust_fidelity(
-        answer.explanation, answer.trained, answer.question, by=answer.setting.by, top=ROBUST,
-        part=PART, draws=DRAWS, steps=TUNED_FOR, cut=CUT)  # fmt: skip
+    e, by = answer.explanation, answer.setting.by
+    plus, minus = robust_fidelity(e, answer.trained, answer.question, by=by)
     values = {"robust fidelity+": plus, "robust fidelity-": minus}
     return {**values, SOFT: metrics.characterization(plus, minus)}
 
@@ -270,18 +259,16 @@ def ahead_of_others(
     results: Measurements, measures: Iterable[str]
 ) -> tuple[dict[str, list[Claim]], list[Table]]:
     """By measure: the claims to be ahead on each data set; and tables with all differences."""
-    tests = {measure: tests_of(results, measure) for measure in measures}
-    claims = {
-        measure: [
-            Claim.first(f"GraphSVX is ahead of all others by {measure}", "", by_rival, title)
-            for title, by_rival in by_title.items()
-        ]
-        for measure, by_title in tests.items()
-    }
-    return claims, [
-        paired_table(f"GraphSVX minus another, {measure}", by_title)
-        for measure, by_title in tests.items()
-    ]
+    claims: dict[str, list[Claim]] = {}
+    tables: list[Table] = []
+    for measure in measures:
+        statement, tests = (
+            f"GraphSVX is ahead of all others by {measure}",
+            tests_of(results, measure),
+        )
+        claims[measure] = [Claim.first(statement, "", of, title) for title, of in tests.items()]
+        tables.append(paired_table(f"GraphSVX minus another, {measure}", tests))
+    return claims, tables
 
 
 def best(results: Measurements, measure: str, title: str, of: Callable[..., str] = max) -> str:
@@ -344,17 +331,14 @@ def faithfulness_page(results: Measurements) -> Page:
         holds = len(first) >= GOAL if len(by_set) == len(SETS) else None
         claims += [Claim(statement, "", ours, holds=holds), *by_set]
     for measure in (f"{RETRAINED}{share:.0%}" for share in REMOVED):
-        claims += [
-            Claim.of(
-                f"Without GraphSVX's top {measure.split()[-1]} a new model is less accurate "
-                "than without random nodes, by",
-                "",
-                results.paired((RANDOM, measure), (OURS, measure), data=s),
-                is_positive,
-                on=s,
-            )
-            for s in results.names("data", measure=measure)
-        ]
+        sets = results.names("data", measure=measure)
+        claims += Claim.each(
+            f"Without GraphSVX's top {measure.split()[-1]} a new model is less accurate "
+            "than without random nodes, by",
+            dict.fromkeys(sets, ""),
+            {s: results.paired((RANDOM, measure), (OURS, measure), data=s) for s in sets},
+            is_positive,
+        )
     prefixes = ("fidelity", "robust fidelity", RETRAINED, TOLD)
     others = [name for prefix in prefixes for name in results.names("measure", prefix)]
     tables = pivots(results, [BOTH, SOFT, *others])
@@ -426,15 +410,9 @@ def real_graphs_page(results: Measurements) -> Page:
     """Whether ours is first by characterization and agreement, and the curves."""
     ahead, paired = ahead_of_others(results, (BOTH, AGREES))
     sets, agrees = results.names("data", measure=AGREES), results.by("data", AGREES, method=OURS)
-    tables = pivots(
-        results,
-        {
-            **{
-                name: {} for name in (BOTH, AGREES, SAME_TOP, *results.names("measure", "fidelity"))
-            },
-            "test accuracy": {"rows": "measure"},
-        },
-    )
+    measures = (BOTH, AGREES, SAME_TOP, *results.names("measure", "fidelity"))
+    declared: dict[str, Any] = {name: {} for name in measures}
+    tables = pivots(results, {**declared, "test accuracy": {"rows": "measure"}})
     points = {axis.split(",")[0]: {s: {name: {
         share: e.band for share in REAL_SHARES
         if (e := results.estimate(f"{axis}{share:.0%}", method=name, data=s)).seeds}

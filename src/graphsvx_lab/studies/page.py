@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -159,19 +159,7 @@ def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
     )
 
 
-@dataclass(frozen=True)
-class WithPaper:
-    """A figure of ours with the paper's beside it."""
-
-    ours: Estimate
-    paper: float
-
-    def text(self, digits: int) -> str:
-        """`0.97 ± 0.02 (0.99)`."""
-        return f"{self.ours.text(digits)} ({number(self.paper, digits)})"
-
-
-Cell = Estimate | WithPaper | PairedTest | float | str
+Cell = Estimate | PairedTest | float | str
 
 
 @dataclass(frozen=True)
@@ -191,9 +179,9 @@ class Table:
         return "\n\n".join(filter(None, parts)) if rows else ""
 
     def _text(self, cell: Cell) -> str:
-        if isinstance(cell, str | float):
-            return cell if isinstance(cell, str) else number(cell, self.digits)
-        return cell.text(self.digits)
+        if isinstance(cell, str):
+            return cell
+        return number(cell, self.digits) if isinstance(cell, float) else cell.text(self.digits)
 
 
 def pivot(
@@ -218,7 +206,7 @@ def pivot(
     def cell(row: str, column: str) -> Cell:
         estimate = results.estimate(**{**selection, rows: row, columns: column})
         figure = (paper or {}).get(row, {}).get(column)
-        return estimate if figure is None or not estimate.seeds else WithPaper(estimate, figure)
+        return replace(estimate, paper=figure) if estimate.seeds else estimate
 
     body = [
         [row, *(cell(row, column) for column in head)] for row in results.names(rows, **selection)
@@ -279,11 +267,10 @@ def dots(name: str, caption: str, lines: Mapping[str, Table], log: Sequence[str]
         panels[axis] = {column: {} for column in table.columns[1:]}
         for label, *cells in table.rows:
             for column, cell in zip(panels[axis], cells, strict=True):
-                estimate = cell.ours if isinstance(cell, WithPaper) else cell
-                if isinstance(estimate, Estimate) and estimate.seeds:
-                    panels[axis][column][str(label)] = estimate.band
-                if isinstance(cell, WithPaper):
-                    paper[axis, column, str(label)] = cell.paper
+                if isinstance(cell, Estimate) and cell.seeds:
+                    panels[axis][column][str(label)] = cell.band
+                    if cell.paper is not None:
+                        paper[axis, column, str(label)] = cell.paper
     return Figure(name, caption, lambda plots: plots.dots(panels, paper, log))
 
 
