@@ -48,14 +48,15 @@ def replace_features(
     """X' of Eq. 1: columns of some nodes become their mean over all nodes, or the reference."""
     changed, columns = copy.copy(data), list(columns)
     for node in nodes if columns else ():
-        typed = isinstance(node, tuple)
-        before, after, row = (
-            (data[node[0]], changed[node[0]], node[1]) if typed else (data, changed, node)
-        )
+        (before, row), (after, _) = _place(data, node), _place(changed, node)
         other = before.x.double().mean(0) if reference is None else torch.as_tensor(reference)
         after.x = after.x.clone()
         after.x[row, columns] = other[columns].to(after.x.dtype)
     return changed
+
+
+def _place(data: Any, node: Any) -> tuple[Any, int]:
+    return (data[node[0]], node[1]) if isinstance(node, tuple) else (data, node)
 
 
 def cut(data: Any, nodes: Collection[Any] = (), edges: Collection[Any] = ()) -> Any:
@@ -155,10 +156,9 @@ def probability_of(
     """f_v: probabilities of a node, their mean over several, or of the graph if none is named."""
 
     def score(data: Any) -> Any:
-        out = call(model, data)
-        if nodes and isinstance(nodes[0], tuple):
-            out = out[nodes[0][0]] if isinstance(out, dict) else out
-        rows = [node[1] if isinstance(node, tuple) else node for node in nodes] or [0]
+        out, named = call(model, data), nodes or (0,)
+        out = out[named[0][0]] if isinstance(out, dict) else out
+        rows = [_place(data, node)[1] for node in named]
         probabilities = out[rows].softmax(-1).mean(0)
         return probabilities if target is None else float(probabilities[target])
 

@@ -39,13 +39,12 @@ from graphsvx.errors import InputError
 from graphsvx.utils.printable import did_you_mean
 from graphsvx_lab.metrics.measurements import Estimate, Measurements
 from graphsvx_lab.studies.context import Setting, StudyContext
-from graphsvx_lab.studies.page import Claim, Figure, Page, Table
-from graphsvx_lab.studies.study import Answer, Case, Grid, Study, write_summary
+from graphsvx_lab.studies.page import Claim, Figure, Page, Table, write_summary
+from graphsvx_lab.studies.study import Answer, Case, Grid, Study
 
 __all__ = [
     "Answer", "Case", "Claim", "Estimate", "Figure", "Grid", "Measurements", "Page", "Setting",
-    "Study", "StudyContext", "Table", "get", "names",
-    "write_summary"]  # fmt: skip
+    "Study", "StudyContext", "Table", "get", "names", "write_summary"]  # fmt: skip
 
 _STUDIES = {
     "ground-truth": "ground_truth.STUDY",

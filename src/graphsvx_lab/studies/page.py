@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.printable import markdown_table
@@ -20,12 +20,23 @@ from graphsvx_lab.metrics.measurements import (
     number,
 )
 
+if TYPE_CHECKING:
+    from graphsvx_lab.studies.study import Study
+
 QUICK = "**Quick: with models that are hardly trained, its figures mean nothing.**"
 CLAIM_COLUMNS = ("claim", "paper", "ours", "")
 VERDICTS = {True: "holds", False: "does not hold", None: "not tested"}
 SCREEN, LINE = 14, "<br>"
 """More claims than fit on a screen have one row for each statement; between lines of a cell."""
 BOLD = " Bold, where a claim holds on some data sets only: it holds there."
+SECONDS = "processor seconds"
+"""A fact: the time that measuring took, training of models included where it was needed."""
+OTHER_PAGES = {
+    "models.md": "Accuracy of the trained models, made by `graphsvx train --all`",
+    "speed.md": "Speed against peers, made by `./scripts/bench --docs`",
+    "error.md": "Error against peers at equal numbers of calls, made by `./scripts/bench --docs`",
+    "protocols.md": "How accuracy is scored",
+}
 PaperFigures = Mapping[str, Mapping[str, float]]
 """The paper's figures by the labels of row and column."""
 TITLES = {
@@ -348,6 +359,50 @@ def verdict(claims: Sequence[Claim]) -> str:
     others = len(claims) - len(tested)
     words = f"{sum(tested)} of {len(tested)} claims hold" if tested else "no claim was tested"
     return f"{words}{f'; {others} were not tested' if tested and others else ''}"
+
+
+def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
+    """Write `README.md`: one table of all claims of the paper, from the measurements there."""
+    verdicts: list[bool | None] = []
+    pages, seconds = list[str](), 0
+    rows: dict[bool, list[list[str]]] = {True: [], False: []}
+    for study in studies:
+        measured = (folder / f"{study.name}.parquet").exists()
+        results = study.read(folder) if measured else Measurements(study.name)
+        link = f"[{study.name}]({study.name}.md)" if measured else study.name
+        claims = study.page(results).claims
+        verdicts += [claim.holds for claim in claims if claim.paper]
+        seconds += results.facts.get(SECONDS, 0)
+        for in_paper in (True, False) if measured else (True,):
+            cells = summary_rows(claim for claim in claims if bool(claim.paper) == in_paper)
+            rows[in_paper] += [[link, *row] for row in cells]
+        state = verdict(claims) if measured else f"not measured yet: `graphsvx study {study.name}`"
+        pages.append(f"- {link} ({state}): {study.about}")
+    pages += [
+        f"- [{title}]({file})" for file, title in OTHER_PAGES.items() if (folder / file).exists()
+    ]
+    tested = len(verdicts) - verdicts.count(None)
+    beyond = [[*row[:2], *row[3:]] for row in rows[False]]
+    text = [
+        "# Results: what of the paper holds, and by how much",
+        f"**Of {len(verdicts)} claims of the paper, counted by data set, {tested} were tested and "
+        f"{verdicts.count(True)} hold.**",
+        "A figure holds if our mean reaches it, or is as close as the claim says; a difference if "
+        "its whole 95 % interval over seeds (± or square brackets) is above 0; a first place if "
+        "p < 0.05 against each of the others (Wilcoxon's test on the same questions, corrected by "
+        f"Holm): the strongest of them is shown.{BOLD}",
+        markdown_table(("study", *CLAIM_COLUMNS), rows[True]),
+        "## Beyond the paper" if beyond else "",
+        markdown_table(("study", "claim", *CLAIM_COLUMNS[2:]), beyond) if beyond else "",
+        "## Pages",
+        "\n".join(pages),
+        "Made by `graphsvx study --all` from the table of measurements beside each page"
+        + (f", in {seconds / 60:.0f} minutes of processor time." if seconds else "."),
+    ]
+    path = folder / "README.md"
+    with atomic_write(path) as part:
+        part.write_text("\n\n".join(filter(None, text)) + "\n", encoding="utf-8")
+    return path
 
 
 def _made(results: Measurements) -> list[str]:

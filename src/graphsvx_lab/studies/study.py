@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, redirect_stderr
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -22,27 +22,17 @@ from graphsvx.runs.backends import cores
 from graphsvx.utils.console import message
 from graphsvx.utils.constraints import as_call
 from graphsvx.utils.exclusive import single_thread
-from graphsvx.utils.files import atomic_write
-from graphsvx.utils.printable import markdown_table
 from graphsvx.utils.processes import WorkerDied, can_fork, imap_unordered
 from graphsvx_lab.datasets.base import DataSet
 from graphsvx_lab.datasets.catalogue import data_title
 from graphsvx_lab.metrics.measurements import Measurements, Row, Value
 from graphsvx_lab.studies.context import MakeModel, Setting, StudyContext, why_missing
-from graphsvx_lab.studies.page import BOLD, CLAIM_COLUMNS, Page, summary_rows, verdict
+from graphsvx_lab.studies.page import SECONDS, Page
 from graphsvx_lab.zoo import Trained
 
 SEEDS, TEN_SEEDS = tuple(range(5)), tuple(range(10))
 QUICK_QUESTIONS = 2
-SECONDS = "processor seconds"
-"""A fact: the time that measuring took, training of models included where it was needed."""
 NO_FILES = "its raw files were not there when this was measured"
-OTHER_PAGES = {
-    "models.md": "Accuracy of the trained models, made by `graphsvx train --all`",
-    "speed.md": "Speed against peers, made by `./scripts/bench --docs`",
-    "error.md": "Error against peers at equal numbers of calls, made by `./scripts/bench --docs`",
-    "protocols.md": "How accuracy is scored",
-}
 Questions = Mapping[str, tuple[int, ...]]
 """Nodes (or graphs, by position) to explain, by the protocol that scores them."""
 Cell = tuple[int, Row]
@@ -221,9 +211,13 @@ class Study:
             for place, grid in enumerate(self.used_grids(context))
             for seed, dataset, model in product(grid.seeds, grid.datasets, grid.models)
         ]
-        names = {row.dataset for _, row in cells}
-        absent = {name for name in names if why_missing(name)}  # may try to download: once each
+        absent = self.missing(context)
         return [(place, row) for place, row in cells if row.dataset not in absent]
+
+    def missing(self, context: StudyContext) -> dict[str, str]:
+        """Data sets whose files are not there, and why; it may try to download them, once each."""
+        names = dict.fromkeys(n for grid in self.used_grids(context) for n in grid.datasets)
+        return {name: reason for name in names if (reason := why_missing(name))}
 
     def measure(
         self, context: StudyContext, measured: Mapping[Cell, Measurements] | None = None
@@ -246,15 +240,13 @@ class Study:
                 "failures": {},
             },
         )
-        grids, cells, measured = self.used_grids(context), self.cells(context), measured or {}
-        datasets = dict.fromkeys(name for grid in grids for name in grid.datasets)
-        absent = {name: reason for name in datasets if (reason := why_missing(name))}
+        cells, absent = self.cells(context), self.missing(context)
         for reason in absent.values():  # it names folders of this machine, which no page should
             message(reason)
         no_files = dict.fromkeys(map(data_title, absent), NO_FILES)
         results.facts["missing"] = no_files
         for number, (place, row) in enumerate(cells, start=1):
-            stored = measured.get((place, row))
+            stored = (measured or {}).get((place, row))
             cell = self.measure_cell(context, (place, row)) if stored is None else stored
             for key, value in cell.values.items():
                 results.add(key, value)
@@ -384,46 +376,3 @@ def _seeds_left(rows: Iterable[Row]) -> list[str]:
         f"{title} (seed{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))})"
         for title, numbers in seeds.items()
     ]
-
-
-def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
-    """Write `README.md`: one table of all claims of the paper, from the measurements there."""
-    verdicts, pages, seconds = list[bool | None](), list[str](), 0
-    rows: dict[bool, list[list[str]]] = {True: [], False: []}
-    for study in studies:
-        measured = (folder / f"{study.name}.parquet").exists()
-        results = study.read(folder) if measured else Measurements(study.name)
-        link = f"[{study.name}]({study.name}.md)" if measured else study.name
-        claims = study.page(results).claims
-        verdicts += [claim.holds for claim in claims if claim.paper]
-        seconds += results.facts.get(SECONDS, 0)
-        for in_paper in (True, False) if measured else (True,):
-            cells = summary_rows(claim for claim in claims if bool(claim.paper) == in_paper)
-            rows[in_paper] += [[link, *row] for row in cells]
-        state = verdict(claims) if measured else f"not measured yet: `graphsvx study {study.name}`"
-        pages.append(f"- {link} ({state}): {study.about}")
-    pages += [
-        f"- [{title}]({file})" for file, title in OTHER_PAGES.items() if (folder / file).exists()
-    ]
-    tested = len(verdicts) - verdicts.count(None)
-    beyond = [[*row[:2], *row[3:]] for row in rows[False]]
-    text = [
-        "# Results: what of the paper holds, and by how much",
-        f"**Of {len(verdicts)} claims of the paper, counted by data set, {tested} were tested and "
-        f"{verdicts.count(True)} hold.**",
-        "A figure holds if our mean reaches it, or is as close as the claim says; a difference if "
-        "its whole 95 % interval over seeds (± or square brackets) is above 0; a first place if "
-        "p < 0.05 against each of the others (Wilcoxon's test on the same questions, corrected by "
-        f"Holm): the strongest of them is shown.{BOLD}",
-        markdown_table(("study", *CLAIM_COLUMNS), rows[True]),
-        "## Beyond the paper" if beyond else "",
-        markdown_table(("study", "claim", *CLAIM_COLUMNS[2:]), beyond) if beyond else "",
-        "## Pages",
-        "\n".join(pages),
-        "Made by `graphsvx study --all` from the table of measurements beside each page"
-        + (f", in {seconds / 60:.0f} minutes of processor time." if seconds else "."),
-    ]
-    path = folder / "README.md"
-    with atomic_write(path) as part:
-        part.write_text("\n\n".join(filter(None, text)) + "\n", encoding="utf-8")
-    return path

@@ -97,6 +97,10 @@ def read(
     """A trained model in eval mode and its card, without its data set.
 
     `expected`: data set, model and seed that the card must name.
+
+    Raises:
+        DataError: files are missing, damaged or do not fit, or the card names something else.
+
     """
     weights = as_path(path)
     card_path = weights.with_suffix(".json")
