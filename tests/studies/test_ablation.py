@@ -70,7 +70,7 @@ def test_what_the_indirect_effect_adds_is_paired_by_seed_and_averaged_over_sets(
                 row = Row(dataset, "", seed, method, 1, "paper")
                 results.add(row, value + 0.1 * seed)
     statement = "The indirect effect raises accuracy on the tree sets (`paper`), by"
-    gain, released = (c for c in ablation.ablation_page(results).claims if c.statement == statement)
+    gain, released = (c for c in ablation.ablation.page(results).claims if c.statement == statement)
     assert (gain.paper, gain.ours, gain.holds) == ("0.19", "0.10", True)
     assert (gain.on, released.on) == ("algorithm 2", "the authors' code")
     assert released.holds is None

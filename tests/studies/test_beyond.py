@@ -146,7 +146,7 @@ def test_masks_cannot_be_tested_for_a_mean_of_0_over_models():
 
 def test_explainers_that_put_the_mark_first_on_the_control_are_named():
     def notes(on_control: float) -> str:
-        return graph_sets.shortcut_page(Measurements("shortcut", {
+        return graph_sets.shortcut.page(Measurements("shortcut", {
             Row("ba-2motifs", model, seed, method, 0, graph_sets.FIRST): share
             for model, share in ((graph_sets.SHORTCUT, 1.0), (graph_sets.CONTROL, on_control))
             for seed in range(5) for method in ("GraphSVX", "Greedy")

@@ -28,7 +28,7 @@ def measured(level: float) -> Measurements:
 
 def test_the_claims_are_the_paper_s_figures_and_to_be_first():
     claims = {
-        claim.cells()[0]: claim for claim in ground_truth.ground_truth_page(measured(0.92)).claims
+        claim.cells()[0]: claim for claim in ground_truth.ground_truth.page(measured(0.92)).claims
     }
     assert [claim.holds for claim in claims.values()].count(None) == 11  # of the other sets
     reached = claims["GraphSVX's accuracy (`paper`) (Tree-Grid)"]
@@ -36,7 +36,7 @@ def test_the_claims_are_the_paper_s_figures_and_to_be_first():
     assert (reached.paper, reached.holds) == ("0.93", True)
     assert first.holds is True
     assert first.ours.startswith("0.20 ahead of ")
-    short = ground_truth.ground_truth_page(measured(0.85)).claims[3]
+    short = ground_truth.ground_truth.page(measured(0.85)).claims[3]
     assert short.holds is False
 
 
@@ -44,7 +44,7 @@ def test_fresh_models_of_the_authors_architecture_are_shown_seed_by_seed_beside_
     results = Measurements("fresh-models")
     for seed in range(5):
         results.add(Row("tree-grid", FRESH, seed, RELEASED, 511, "paper"), 0.6 + 0.05 * seed)
-    page = ground_truth.fresh_page(results)
+    page = ground_truth.fresh_models.page(results)
     released, algorithm_2 = (claim for claim in page.claims if claim.on == "Tree-Grid")
     assert (released.paper, released.ours, released.holds) == ("0.93", "0.70", False)
     assert algorithm_2.holds is None  # not measured
@@ -53,7 +53,7 @@ def test_fresh_models_of_the_authors_architecture_are_shown_seed_by_seed_beside_
 
 
 def test_the_paper_s_figures_stand_beside_ours():
-    table = ground_truth.ground_truth_page(measured(0.92)).sections["Accuracy"][0].markdown()
+    table = ground_truth.ground_truth.page(measured(0.92)).sections["Accuracy"][0].markdown()
     assert table.count("(0.93)") == 3  # GraphSVX in its three variants
     assert "(0.88)" in table  # PGExplainer
     assert ground_truth.PAPER["PGExplainer"]["MUTAG"] == 0.79
@@ -77,7 +77,7 @@ def test_mutag_is_shown_seed_by_seed_with_edges_first():
     results = Measurements("ground-truth")
     for row, value in measured(0.4).values.items():
         results.add(row._replace(dataset="mutag"), value)
-    page = ground_truth.ground_truth_page(results)
+    page = ground_truth.ground_truth.page(results)
     edges = next(claim for claim in page.claims if "edges as players" in claim.statement)
     assert (edges.on, edges.paper, edges.ours, edges.holds) == ("MUTAG", "0.77", "0.23", False)
     table = page.sections["Accuracy"][-1]
@@ -99,7 +99,7 @@ def test_who_finds_less_than_chance_is_told_where_it_was_measured():
 
 
 def test_each_graphsvx_is_compared_with_each_rival():
-    sections = ground_truth.ground_truth_page(measured(0.92)).sections["Accuracy"]
+    sections = ground_truth.ground_truth.page(measured(0.92)).sections["Accuracy"]
     titles = [table.title for table in sections if "minus another" in table.title]
     assert titles == [f"{name}, minus another, `strict`" for name in ground_truth.GRAPHSVX]
 
@@ -111,6 +111,6 @@ def test_the_change_by_cut_edges_is_taken_seed_by_seed():
             for method in EXPLAINERS:
                 value = level + 0.1 * seed if method == OURS else 0.4 + 0.1 * seed
                 results.add(Row("ba-shapes", model, 100 + seed, method, 1, "strict"), value)
-    ours, other, *_ = ground_truth.cut_edges_page(results).claims
+    ours, other, *_ = ground_truth.cut_edges.page(results).claims
     assert ours.interval == pytest.approx((0.1, 0.1))
     assert (ours.holds, other.holds) == (True, False)

@@ -70,7 +70,7 @@ def test_variance_is_within_a_role_and_single_nodes_do_not_count():
                     row = Row("ba-shapes", "", seed, method, question, motifs.ROLE + role)
                     results.add(row, value)
     (claim, *_) = [
-        c for c in properties.properties_page(results).claims if c.statement.startswith("Variance")
+        c for c in properties.properties.page(results).claims if c.statement.startswith("Variance")
     ]
     assert claim.ours == "0.062"  # the mean of 0.125 and 0
     assert claim.holds is True
@@ -81,6 +81,6 @@ def test_the_motif_s_share_stands_beside_the_paper_s():
     for seed in range(4):
         for measure, value in (("own motif", 0.4), ("explainable", 0.5)):
             results.add(Row("tree-cycles", "", seed, OURS, 1, measure), value)
-    claims = {claim.cells()[0]: claim for claim in properties.properties_page(results).claims}
+    claims = {claim.cells()[0]: claim for claim in properties.properties.page(results).claims}
     share = claims["The motif's share of the explainable part, within 0.05 (Tree-Cycles)"]
     assert (share.paper, share.ours, share.holds) == ("0.85", "0.80", True)

@@ -43,7 +43,7 @@ def test_ratios_are_taken_node_by_node_and_stand_beside_the_paper_s():
         for node, (slow, fast) in enumerate(((8.0, 2.0), (2.0, 1.0), (9.0, 3.0))):
             results.add(Row("tree-cycles", "", seed, GNN, node, "seconds"), slow)
             results.add(Row("tree-cycles", "", seed, f"{PAPERS}, 3 hops", node, "seconds"), fast)
-    page = sampling.time_page(results)
+    page = sampling.time.page(results)
     claim = next(claim for claim in page.claims if claim.on == "Tree-Cycles")
     assert claim.ours == "3.0"
     assert float(claim.paper) == pytest.approx(6.89 / 3.65, abs=0.05)

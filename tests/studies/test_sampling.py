@@ -53,7 +53,7 @@ def test_a_reference_expects_the_error_of_its_bars_and_others_are_judged_by_it()
 
 
 def test_masks_are_judged_by_the_game_that_they_play():
-    settings = sampling.masks("ba-community")
+    settings = sampling.mask_methods("ba-community")
     for name, setting in settings.items():
         reference = sampling.MASK_REFERENCES.get(name)
         if reference is not None:
@@ -63,7 +63,7 @@ def test_masks_are_judged_by_the_game_that_they_play():
             assert method.mask.separate == judge.mask.separate
             # The same game, or the error would be a difference of games.
             assert replace(judge, mask=method.mask, budget=method.budget) == method
-    assert [sampling.masks(name)[SMARTER].method.budget.samples for name in NODE_SETS] == [
+    assert [sampling.mask_methods(name)[SMARTER].method.budget.samples for name in NODE_SETS] == [
         400, 800, 1400, 1500,
     ]  # fmt: skip
 
@@ -106,7 +106,7 @@ def test_a_change_is_claimed_only_where_its_interval_leaves_no_doubt():
             wobble = 0.05 * (-1) ** seed if method == ALL else 0.01 * seed
             row = Row("tree-cycles", "", seed, method, 511, "paper")
             results.add(row, level + wobble)
-    claims = {claim.cells()[0]: claim for claim in sampling.budget_page(results).claims}
+    claims = {claim.cells()[0]: claim for claim in sampling.budget.page(results).claims}
     falls = claims["Accuracy falls from 1,500 to 3,000 samples on Tree-Cycles: by"]
     assert (falls.paper, falls.ours, falls.holds) == ("0.07", "0.10", True)
     more = claims["1,500 samples score more than all coalitions, by (Tree-Cycles)"]

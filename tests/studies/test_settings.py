@@ -56,10 +56,10 @@ def measured(best: str = "", gain: float = 0.0) -> Measurements:
 
 
 def test_a_selected_setting_that_is_not_the_best_is_told():
-    page = settings.settings_page(measured())
+    page = settings.settings.page(measured())
     assert all(claim.holds for claim in page.claims)
     assert [claim.paper for claim in page.claims] == [""] * 6
-    page = settings.settings_page(measured("GNNExplainer", 0.1))
+    page = settings.settings.page(measured("GNNExplainer", 0.1))
     verdicts = {claim.on: claim for claim in page.claims}
     assert verdicts["GNNExplainer"].holds is False
     assert verdicts["GNNExplainer"].ours == "0 of 1 sets, furthest 0.050"
@@ -69,4 +69,4 @@ def test_a_selected_setting_that_is_not_the_best_is_told():
     assert "edge_size=0.05" in table
     assert "signed, undirected" in table
     # A difference below 0.01 does not decide.
-    assert settings.settings_page(measured("GNNExplainer", 0.018)).claims[3].holds is True
+    assert settings.settings.page(measured("GNNExplainer", 0.018)).claims[3].holds is True

@@ -9,7 +9,7 @@ an explanation) and a page (claims, a figure, tables), which is a function of on
 (`<study>.parquet`: study, dataset, model, seed, method, question, measure, value). What was
 explained and measured is kept, so a study that was killed goes on where it was.
 
-A new study is a file like this one, and a name in `_STUDIES` below:
+A new study is a file like this one, and a line in `_STUDIES` below:
 
     def largest_share(answer: Answer) -> dict[str, float]:       # a measure: name -> value
         values = answer.explanation.node_values.abs()
@@ -47,24 +47,24 @@ __all__ = [
     "Study", "StudyContext", "Table", "get", "names", "write_summary"]  # fmt: skip
 
 _STUDIES = {
-    "ground-truth": "ground_truth.STUDY",
-    "noisy-features": "noise.FEATURES_STUDY",
-    "noisy-nodes": "noise.NODES_STUDY",
-    "masks": "sampling.MASKS_STUDY",
-    "budget": "sampling.BUDGET_STUDY",
-    "ablation": "properties.ABLATION",
-    "time": "sampling.TIME_STUDY",
-    "properties": "properties.STUDY",
-    "settings": "settings.STUDY",
-    "fresh-models": "ground_truth.FRESH_MODELS",
-    "cut-edges": "ground_truth.CUT_EDGES",
-    "molecules": "graph_sets.STUDY",
-    "false-positives": "graph_sets.FALSE_POSITIVES",
-    "faithfulness": "faithfulness.STUDY",
-    "shortcut": "graph_sets.SHORTCUT_STUDY",
-    "real-graphs": "faithfulness.REAL_GRAPHS",
+    "ground-truth": "ground_truth",
+    "noisy-features": "noise",
+    "noisy-nodes": "noise",
+    "masks": "sampling",
+    "budget": "sampling",
+    "ablation": "properties",
+    "time": "sampling",
+    "properties": "properties",
+    "settings": "settings",
+    "fresh-models": "ground_truth",
+    "cut-edges": "ground_truth",
+    "molecules": "graph_sets",
+    "false-positives": "graph_sets",
+    "faithfulness": "faithfulness",
+    "shortcut": "graph_sets",
+    "real-graphs": "faithfulness",
 }
-"""Module and name of each study, in the order of the summary."""
+"""The module of each study, in the order of the summary."""
 
 
 def names() -> tuple[str, ...]:
@@ -82,6 +82,5 @@ def get(name: str) -> Study:
     if name not in _STUDIES:
         hint = did_you_mean(name, _STUDIES)
         raise InputError(f"there is no study {name!r}; {hint}choose one of: {', '.join(_STUDIES)}")
-    module, attribute = _STUDIES[name].split(".")
-    study: Study = getattr(import_module(f"{__name__}.{module}"), attribute)
-    return study
+    found: Study = getattr(import_module(f"{__name__}.{_STUDIES[name]}"), name.replace("-", "_"))
+    return found

@@ -43,7 +43,7 @@ from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import USUAL, USUAL_WITHOUT_FEATURES, Setting
 from graphsvx_lab.studies.motifs import BOTH, MINUS, PLUS
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, paired_table, pivots
-from graphsvx_lab.studies.study import TEN_SEEDS, Answer, Case, Grid, Questions, Study
+from graphsvx_lab.studies.study import TEN_SEEDS, Answer, Case, Grid, Questions, study
 from graphsvx_lab.zoo import Settings, Trained
 
 ROBUST, PART, DRAWS, TUNED_FOR, CUT = 0.2, 0.5, 10, 20, 0.5
@@ -319,8 +319,9 @@ def reasons(results: Measurements) -> Iterator[str]:
         )
 
 
-def faithfulness_page(results: Measurements) -> Page:
-    """On how many sets ours is first by each measure, and the falls after retraining."""
+@study(GRID, RETRAIN)
+def faithfulness(results: Measurements) -> Page:
+    """fidelity over sparsities, robust fidelity, removal and retraining"""
     ahead, paired = ahead_of_others(results, (BOTH, SOFT))
     claims = []
     for measure, by_set in ahead.items():
@@ -367,14 +368,6 @@ def faithfulness_page(results: Measurements) -> Page:
     )
 
 
-STUDY = Study(
-    "faithfulness",
-    "fidelity over sparsities, robust fidelity, removal and retraining",
-    (GRID, RETRAIN),
-    faithfulness_page,
-)
-
-
 # --- real graphs, which have no known truth ---------------------------------------------------
 
 NODES, REAL_SHARES = 6, (0.05, 0.1, 0.2, 0.4)
@@ -406,8 +399,9 @@ REAL_GRID = Grid(
 )
 
 
-def real_graphs_page(results: Measurements) -> Page:
-    """Whether ours is first by characterization and agreement, and the curves."""
+@study(REAL_GRID)
+def real_graphs(results: Measurements) -> Page:
+    """fidelity curves and agreement with leave-one-out, without a known truth"""
     ahead, paired = ahead_of_others(results, (BOTH, AGREES))
     sets, agrees = results.names("data", measure=AGREES), results.by("data", AGREES, method=OURS)
     measures = (BOTH, AGREES, SAME_TOP, *results.names("measure", "fidelity"))
@@ -437,11 +431,3 @@ def real_graphs_page(results: Measurements) -> Page:
         "their predicted class. Removed nodes lose their edges. GraphSVX has its default budget, "
         "which grows with the game: up to thousands of nodes play on Amazon-Photo.",
     )
-
-
-REAL_GRAPHS = Study(
-    "real-graphs",
-    "fidelity curves and agreement with leave-one-out, without a known truth",
-    (REAL_GRID,),
-    real_graphs_page,
-)

@@ -54,7 +54,7 @@ from graphsvx_lab.studies.context import (
     model_of,
 )
 from graphsvx_lab.studies.page import Claim, Page, Table, dots, paired_table, pivots
-from graphsvx_lab.studies.study import Answer, Case, Grid, Questions, Study, with_options, zoo_model
+from graphsvx_lab.studies.study import Answer, Case, Grid, Questions, study, with_options, zoo_model
 from graphsvx_lab.zoo import Trained
 
 # Graph sets that were changed: a part of the graphs, shuffled labels, a planted shortcut.
@@ -244,8 +244,9 @@ def better_candidates(results: Measurements) -> Table:
     return Table(title, ["", *SETS], rows)
 
 
-def molecules_page(results: Measurements) -> Page:
-    """Whether ours is first, whether the models are right, and all figures."""
+@study(GRID, TUNING)
+def molecules(results: Measurements) -> Page:
+    """atoms that decide, by chemistry: benzene, fluoride and carbonyl, Crippen's logP"""
     tests = {
         name: results.tests(measure, OURS, RIVALS, dataset=name, model="")
         for name, measure in COMPARED_BY.items()
@@ -288,14 +289,6 @@ def molecules_page(results: Measurements) -> Page:
         "six candidates of each explainer (three of Saliency and Greedy, which have no more). "
         "Before these were fixed, more settings of GraphSVX than of the others were tried on "
         "validation molecules.")  # fmt: skip
-
-
-STUDY = Study(
-    "molecules",
-    "atoms that decide, by chemistry: benzene, fluoride and carbonyl, Crippen's logP",
-    (GRID, TUNING),
-    molecules_page,
-)
 
 
 # --- false positives --------------------------------------------------------------------------
@@ -381,8 +374,9 @@ def false_alarms(results: Measurements, method: str, case: str) -> Estimate:
     return Estimate(tuple(share_significant(list(atoms.values())) for atoms in values.values()))
 
 
-def false_positives_page(results: Measurements) -> Page:
-    """The share of atoms that each method calls important, ours against 5 %."""
+@study(NOTHING_MATTERS, OVER_MODELS)
+def false_positives(results: Measurements) -> Page:
+    """what is called important where nothing is"""
     alarms = Table(
         f"Share of {FALSE}",
         ["", *CASES],
@@ -423,14 +417,6 @@ def false_positives_page(results: Measurements) -> Page:
         f"or with mean features. Important are values above {LEAST} (GraphSVX: with the whole 95 % "
         f"interval), masks above {HALF}, what PGM-Explainer's own test finds.",
     )
-
-
-FALSE_POSITIVES = Study(
-    "false-positives",
-    "what is called important where nothing is",
-    (NOTHING_MATTERS, OVER_MODELS),
-    false_positives_page,
-)
 
 
 # --- a planted shortcut ------------------------------------------------------------------------
@@ -496,8 +482,9 @@ MARKED_GRID = Grid(
 )
 
 
-def shortcut_page(results: Measurements) -> Page:
-    """Who puts the mark first where it decides, and who does not where it says nothing."""
+@study(MARKED_GRID)
+def shortcut(results: Measurements) -> Page:
+    """a confounder that decides: do explanations expose it?"""
     claims = [
         Claim.of("The model decides by the mark: predictions that change without it", "",
                  results.estimate(RELIANCE, model=SHORTCUT), lambda e, _: e.mean >= EXPOSED),
@@ -541,11 +528,3 @@ def shortcut_page(results: Measurements) -> Page:
         f"{CONTROLLED:.0%} of the control, which became part of the rule after a first look"
         + (f"; without it {' and '.join(always)} would pass too." if always else "."),
     )
-
-
-SHORTCUT_STUDY = Study(
-    "shortcut",
-    "a confounder that decides: do explanations expose it?",
-    (MARKED_GRID,),
-    shortcut_page,
-)

@@ -27,7 +27,7 @@ from graphsvx_lab.studies.settings import (
     RIVALS,
     compared_methods,
 )
-from graphsvx_lab.studies.study import SEEDS, TEN_SEEDS, Grid, Study, zoo_model
+from graphsvx_lab.studies.study import SEEDS, TEN_SEEDS, Grid, study, zoo_model
 from graphsvx_lab.zoo.paper import ACCURACY
 
 PAPER = from_paper(
@@ -48,7 +48,6 @@ MAIN = Grid(
               motifs.use_of_motif(DEFAULT)),
     case_measures=(motifs.model_accuracy,), seeds=TEN_SEEDS,
     quick=("tree-cycles", "ba-2motifs"))  # fmt: skip
-GRIDS = (MAIN,)
 OTHER_MODELS = (
     "How the authors' own estimator scores on fresh models of the authors' architecture: "
     "[fresh-models.md](fresh-models.md)."
@@ -87,8 +86,9 @@ def seed_by_seed(
     return Table(f"{title}, seed by seed", ["", "paper", *map(str, seeds)], rows, note)
 
 
-def ground_truth_page(results: Measurements) -> Page:
-    """Claims by data set, both protocols apart, and what the models see of the motifs."""
+@study(MAIN)
+def ground_truth(results: Measurements) -> Page:
+    """accuracy against planted motifs: GraphSVX, GNNExplainer, PGM-Explainer, PGExplainer"""
     tests = results.tests_by("data", "strict", OURS, RIVALS, model="")
     mutag = results.by("method", "paper", dataset="mutag", model="")
     accuracy = pivots(results, {
@@ -146,10 +146,6 @@ def ground_truth_page(results: Measurements) -> Page:
         "trained on other nodes or graphs of the same data: it is given more.")  # fmt: skip
 
 
-ABOUT = "accuracy against planted motifs: GraphSVX, GNNExplainer, PGM-Explainer, PGExplainer"
-STUDY = Study("ground-truth", ABOUT, GRIDS, ground_truth_page)
-
-
 # --- fresh models of the authors' architecture ------------------------------------------------
 
 FRESH = "released"
@@ -169,8 +165,9 @@ FRESH_GRID = replace(
 )
 
 
-def fresh_page(results: Measurements) -> Page:
-    """The published figures beside those of the same estimator on other seeds."""
+@study(FRESH_GRID)
+def fresh_models(results: Measurements) -> Page:
+    """the published figures on fresh models of the authors' architecture"""
 
     def by_set(measure: str, **method: str) -> dict[str, Estimate]:
         estimates = results.by("dataset", measure, **method)
@@ -206,14 +203,6 @@ def fresh_page(results: Measurements) -> Page:
         "with that of algorithm 2.")  # fmt: skip
 
 
-FRESH_MODELS = Study(
-    "fresh-models",
-    "the published figures on fresh models of the authors' architecture",
-    (FRESH_GRID,),
-    fresh_page,
-)
-
-
 # --- cut edges in training ------------------------------------------------------------------
 
 WHOLE, CUT = "whole graphs only", "with cut edges"
@@ -227,8 +216,9 @@ CUT_GRID = replace(
 )
 
 
-def cut_edges_page(results: Measurements) -> Page:
-    """Both ways of training, and the change for each explainer."""
+@study(CUT_GRID)
+def cut_edges(results: Measurements) -> Page:
+    """what models that also saw cut edges change for explainers"""
     with_cuts, without = (results.by("method", "strict", model=model) for model in (CUT, WHOLE))
     change = {
         name: Estimate(
@@ -256,11 +246,3 @@ def cut_edges_page(results: Measurements) -> Page:
         "about models without it.",
         "Edges are cut at a rate between 0 and 1, drawn anew in each step. The same questions, "
         "explainers and settings on both kinds of models.")  # fmt: skip
-
-
-CUT_EDGES = Study(
-    "cut-edges",
-    "what models that also saw cut edges change for explainers",
-    (CUT_GRID,),
-    cut_edges_page,
-)

@@ -30,7 +30,7 @@ from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import CHANCE, Setting, with_features, without_credit
 from graphsvx_lab.studies.page import Claim, Page, dots, pivots
 from graphsvx_lab.studies.settings import selected_setting
-from graphsvx_lab.studies.study import CITATION_MODELS, SEEDS, Answer, Case, Grid, Study
+from graphsvx_lab.studies.study import CITATION_MODELS, SEEDS, Answer, Case, Grid, study
 from graphsvx_lab.studies.variants import NoEnds, WithEnds, dropped_features, paper_game
 
 CORA_TITLES = ("Cora, GCN", "Cora, GAT")
@@ -119,8 +119,9 @@ GRIDS = (
          other_seeds=True))  # fmt: skip
 
 
-def properties_page(results: Measurements) -> Page:
-    """Fit, shares of the motif, stability and consistency."""
+@study(*GRIDS)
+def properties(results: Measurements) -> Page:
+    """R², efficiency, the motif's share, stability, consistency, beside other explainers"""
     roles = results.names("measure", motifs.ROLE)
     shares = pivots(results, {
         "Where the explainable part goes: GraphSVX, our default": {
@@ -166,10 +167,6 @@ def properties_page(results: Measurements) -> Page:
         "*Ends counted*: the empty and the full row count with the weight that "
         "the authors' code gives them; g meets them exactly. GNNExplainer and Random have no "
         "explainable part: their shares are of the sum of their masks.")  # fmt: skip
-
-
-ABOUT = "R², efficiency, the motif's share, stability, consistency, beside other explainers"
-STUDY = Study("properties", ABOUT, GRIDS, properties_page)
 
 
 # --- ablation: each piece on and off ------------------------------------------------------------
@@ -320,8 +317,9 @@ ABLATION_GRIDS = (
     replace(BASES, **CORA))  # fmt: skip
 
 
-def ablation_page(results: Measurements) -> Page:
-    """One section a piece."""
+@study(*ABLATION_GRIDS)
+def ablation(results: Measurements) -> Page:
+    """player reduction, indirect effect, subgraph features, fits, base value"""
     lines = [name for name in with_and_without(NODE_SETS[0]) if name != RANDOM]
     shown = {"algorithm 2": lines[1], "the authors' code": f"{PAPER_ROWS}, {RELEASED}"}
     rules = [DROPPED, *(FAR.format(hops) for hops in (1, 2))]
@@ -382,7 +380,3 @@ def ablation_page(results: Measurements) -> Page:
         },
         "Each piece on and off, on the same nodes; probability of the predicted class, signed "
         "credit, all hops.")  # fmt: skip
-
-
-ABOUT_ABLATION = "player reduction, indirect effect, subgraph features, fits, base value"
-ABLATION = Study("ablation", ABOUT_ABLATION, ABLATION_GRIDS, ablation_page)

@@ -6,12 +6,12 @@ that it stands for (`error`, against a reference with many more calls).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from operator import truediv
 from statistics import median
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from graphsvx_lab.metrics.measurements import (
 from graphsvx_lab.studies import motifs, settings
 from graphsvx_lab.studies.context import CHANCE, Setting
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, from_paper, pivots
-from graphsvx_lab.studies.study import Case, Grid, Study
+from graphsvx_lab.studies.study import Case, Grid, study
 from graphsvx_lab.studies.variants import REFERENCE, paper_game, reference
 
 FLOOR, OURS, ALL, MOST = "Random explainer", "ours", "All", "ours, 20x the calls"
@@ -57,7 +57,7 @@ PAPER = from_paper(
 # --- masks ----------------------------------------------------------------------------------
 
 
-def masks(dataset: str) -> dict[str, Setting]:
+def mask_methods(dataset: str) -> dict[str, Setting]:
     """The same samples and the same game; only the coalitions differ."""
     game = paper_game(dataset)
     return {
@@ -80,15 +80,16 @@ MASK_REFERENCES = {
 """Joint masks are judged by the joint game, separate ones by the separate games."""
 MASK_GRID = Grid(
     NODE_SETS,
-    masks,
+    mask_methods,
     motifs.scoring(10, 10),
     quick=("ba-community",),
     measures=(motifs.accuracy, motifs.certificate, motifs.error_against(MASK_REFERENCES)),
 )
 
 
-def masks_page(results: Measurements) -> Page:
-    """Accuracy beside the paper's, and the error of each mask as an estimator."""
+@study(MASK_GRID)
+def masks(results: Measurements) -> Page:
+    """All, Random, Smart, SmartSeparate, SmarterSeparate and ours at equal budgets"""
     tables = pivots(
         results, ("paper", "strict", "AUROC", "error", "own error", "calls", "exact"), paper=PAPER
     )
@@ -112,10 +113,6 @@ def masks_page(results: Measurements) -> Page:
         f"`All` play features and nodes in one joint game; their error is that to `{ALL}`, of "
         f"others to `{MOST}`: both exact where {REFERENCE} times the samples are "
         "enough.")  # fmt: skip
-
-
-ABOUT = "All, Random, Smart, SmartSeparate, SmarterSeparate and ours at equal budgets"
-MASKS_STUDY = Study("masks", ABOUT, (MASK_GRID,), masks_page)
 
 
 # --- budget ---------------------------------------------------------------------------------
@@ -170,10 +167,12 @@ BUDGET_GRID = Grid(
     quick=(CYCLES,),
     measures=(motifs.accuracy, motifs.error_against(BUDGET_REFERENCES)),
 )
+PAPERS_GAME = replace(BUDGET_GRID, datasets=(CYCLES,), methods=in_the_papers_game)
 
 
-def budget_page(results: Measurements) -> Page:
-    """Curves against samples and S, and whether accuracy falls towards that of all coalitions."""
+@study(BUDGET_GRID, PAPERS_GAME)
+def budget(results: Measurements) -> Page:
+    """accuracy and error against the number of samples and against S"""
     cycles, many = data_title(CYCLES), f"{SMARTER}, 1500"
 
     def gains(before: str, after: str) -> dict[str, Estimate]:
@@ -223,14 +222,6 @@ def budget_page(results: Measurements) -> Page:
     )
 
 
-BUDGET_STUDY = Study(
-    "budget",
-    "accuracy and error against the number of samples and against S",
-    (BUDGET_GRID, replace(BUDGET_GRID, datasets=(CYCLES,), methods=in_the_papers_game)),
-    budget_page,
-)
-
-
 # --- time -----------------------------------------------------------------------------------
 
 PAPERS, GNN = "paper's method", "GNNExplainer"
@@ -263,9 +254,9 @@ def take_turns(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[s
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(repeats):
         for name, run in contenders.items():
-            start = time.process_time()
+            start = process_time()
             run()
-            seconds[name].append(time.process_time() - start)
+            seconds[name].append(process_time() - start)
     return {name: median(times) for name, times in seconds.items()}
 
 
@@ -295,8 +286,9 @@ TIME_GRID = Grid(
 )
 
 
-def time_page(results: Measurements) -> Page:
-    """Ratios first: absolute times are those of one machine."""
+@study(TIME_GRID, takes_times=True)
+def time(results: Measurements) -> Page:
+    """seconds for a node with 3 and 2 hops, as ratios to GNNExplainer"""
     ratios = {name: {
         title: results.paired((GNN, "seconds"), (name, "seconds"), combine=truediv,
                               statistic=np.median, data=title) for title in NODE_TITLES}
@@ -340,7 +332,3 @@ def time_page(results: Measurements) -> Page:
         f"`{GNN}`: 100 epochs, on the receptive field alone. One model call a coalition is in "
         "[speed.md](speed.md).",
     )
-
-
-ABOUT_TIME = "seconds for a node with 3 and 2 hops, as ratios to GNNExplainer"
-TIME_STUDY = Study("time", ABOUT_TIME, (TIME_GRID,), time_page, takes_times=True)

@@ -23,7 +23,7 @@ from graphsvx_lab.metrics.measurements import Measurements
 from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import CHANCE, CLOSE, SPARSE, EdgeRule, Setting, with_node_scores
 from graphsvx_lab.studies.page import Claim, Page, Table, pivot
-from graphsvx_lab.studies.study import Answer, Grid, Study
+from graphsvx_lab.studies.study import Answer, Grid, study
 
 OURS, DEFAULT, EDGES = GRAPHSVX = (
     "GraphSVX, the paper's method",
@@ -142,8 +142,9 @@ GRID = Grid(
 )
 
 
-def settings_page(results: Measurements) -> Page:
-    """How near the selected settings are to the best candidate, and all candidates."""
+@study(GRID)
+def settings(results: Measurements) -> Page:
+    """how the explainers are asked, chosen on validation seeds"""
     titles, claims, better = results.names("data"), [], list[list[str]]()
     for name in EXPLAINERS:
         gaps, best_names = list[float](), [name]
@@ -195,8 +196,3 @@ def worth(results: Measurements, dataset: str, explainer: str) -> dict[tuple[str
         )
         for name, reading in product(labels, map(words, READINGS[explainer]))
     }
-
-
-STUDY = Study(
-    "settings", "how the explainers are asked, chosen on validation seeds", (GRID,), settings_page
-)

@@ -288,6 +288,18 @@ class Study:
         return results
 
 
+def study(
+    *grids: Grid, takes_times: bool = False
+) -> Callable[[Callable[[Measurements], Page]], Study]:
+    """A function that makes a page as a study: its name, and what it is about in its docstring."""
+
+    def declared(page: Callable[[Measurements], Page]) -> Study:
+        name, about = page.__name__.replace("_", "-"), page.__doc__ or ""
+        return Study(name, about, grids, page, takes_times)
+
+    return declared
+
+
 @cache
 def hash_of_code() -> str:
     """SHA-256 of all code of the library and of the experiments."""
