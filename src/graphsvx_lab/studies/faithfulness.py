@@ -294,11 +294,8 @@ def reasons(results: Measurements) -> Iterator[str]:
                 f"**{measure.capitalize()}.** GraphSVX is not first on {', '.join(behind)}; "
                 f"another explainer is significantly ahead of it {ahead}."
             )
-    rising = [
-        title
-        for title in behind
-        if max(e.mean for e in results.by("method", "robust fidelity+", data=title).values()) < 0
-    ]
+    plus = {title: results.by("method", "robust fidelity+", data=title) for title in behind}
+    rising = [title for title in behind if max(e.mean for e in plus[title].values()) < 0]
     if rising:
         yield (
             f"On {', '.join(rising)} the score rises when half of the top is cut, whichever "
@@ -343,14 +340,11 @@ def faithfulness(results: Measurements) -> Page:
     prefixes = ("fidelity", "robust fidelity", RETRAINED, TOLD)
     others = [name for prefix in prefixes for name in results.names("measure", prefix)]
     tables = pivots(results, [BOTH, SOFT, *others])
+    caption = "Characterization, plain and robust; more is better."
     return Page(
         "Faithfulness: fidelity, robust fidelity, removal and retraining",
         claims,
-        dots(
-            "characterization",
-            "Characterization, plain and robust; more is better.",
-            {BOTH: tables[0], SOFT: tables[1]},
-        ),
+        dots("characterization", caption, {BOTH: tables[0], SOFT: tables[1]}),
         {
             "Where GraphSVX is not first, and why": tuple(reasons(results)),
             "Details": (*tables[:2], *paired, *tables[2:]),
@@ -411,19 +405,15 @@ def real_graphs(results: Measurements) -> Page:
         share: e.band for share in REAL_SHARES
         if (e := results.estimate(f"{axis}{share:.0%}", method=name, data=s)).seeds}
         for name in REAL_METHODS} for s in sets} for axis in (PLUS, MINUS)}  # fmt: skip
+    above = f"GraphSVX's {AGREES} is above 0"
+    caption = "fidelity+ (more is better) and fidelity- (less is better)."
     return Page(
         "Real graphs: fidelity curves and agreement with leave-one-out",
         [
             *(claim for by_set in ahead.values() for claim in by_set),
-            *Claim.each(
-                f"GraphSVX's {AGREES} is above 0", dict.fromkeys(sets, ""), agrees, is_positive
-            ),
+            *Claim.each(above, dict.fromkeys(sets, ""), agrees, is_positive),
         ],
-        Figure(
-            "curves",
-            "fidelity+ (more is better) and fidelity- (less is better).",
-            lambda plots: plots.curves(points, "share of nodes"),
-        ),
+        Figure("curves", caption, lambda plots: plots.curves(points, "share of nodes")),
         {"Details": (*tables[:3], *paired, *tables[3:])},
         "No truth is known here. Does the score follow what is removed, and does credit agree with "
         "removing nodes one by one?",

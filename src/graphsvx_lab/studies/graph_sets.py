@@ -163,21 +163,15 @@ def tried(dataset: str) -> dict[str, Setting]:
     }
     if dataset != "crippen":
         return named
-    return {
-        name: replace(setting, scale="value")
-        for name, setting in (named | _ON_VALUES).items()
-        if not isinstance(setting.method, PGExplainer)
-    }
+    of_values = {k: s for k, s in (named | _ON_VALUES).items() if not k.startswith("PGExplainer")}
+    return {name: replace(setting, scale="value") for name, setting in of_values.items()}
 
 
 def selected(dataset: str) -> dict[str, Setting]:
     """The selected settings, and the average over all rankings."""
     settings, place = tried(dataset), SETS.index(dataset)
-    used = {
-        name: settings[number]
-        for name, places in _SELECTED.items()
-        if (number := f"{name} {places[place]}") in settings
-    }
+    numbers = {name: f"{name} {places[place]}" for name, places in _SELECTED.items()}
+    used = {name: settings[number] for name, number in numbers.items() if number in settings}
     return {**used, RANDOM: replace(CHANCE, scale=used[OURS].scale)}
 
 
@@ -361,17 +355,18 @@ def false_alarms(results: Measurements, method: str, case: str) -> Estimate:
     """
     if case != SHUFFLED:
         return results.estimate(FALSE, method=method, model=case)
-    values: dict[int, dict[str, list[float]]] = {}
-    for key in results.keys(method=method, model=case):
-        if len(results.series[key]) < MIN_SEEDS:  # models are the seeds here
+    samples: dict[int, list[list[float]]] = {}
+    for key in results.keys(method=method, model=case):  # an atom
+        by_model = list(results.series[key].values())
+        if len(by_model) < MIN_SEEDS:
             return Estimate(())
-        for by_question in results.series[key].values():
-            for question, value in by_question.items():
-                values.setdefault(question, {}).setdefault(key.measure, []).append(value)
-    numbers = [value for atoms in values.values() for sample in atoms.values() for value in sample]
+        for molecule in {molecule: None for values in by_model for molecule in values}:
+            sample = [values[molecule] for values in by_model if molecule in values]
+            samples.setdefault(molecule, []).append(sample)
+    numbers = [value for atoms in samples.values() for sample in atoms for value in sample]
     if any(numbers) and min(numbers) >= 0:  # masks, magnitudes: their mean is above 0
         return Estimate(())
-    return Estimate(tuple(share_significant(list(atoms.values())) for atoms in values.values()))
+    return Estimate(tuple(map(share_significant, samples.values())))
 
 
 @study(NOTHING_MATTERS, OVER_MODELS)
@@ -390,24 +385,14 @@ def false_positives(results: Measurements) -> Page:
         Claim.of(f"At most {ALLOWED:.0%} of atoms without effect are called important: {case}", "",
                  false_alarms(results, name, case), lambda ours, _: ours.mean <= ALLOWED, 3, name)
         for case in CASES for name in METHODS]  # fmt: skip
-    tables = pivots(
-        results,
-        {
-            f"Share of all {SHARE}": SHARE,
-            "What atoms do to the score": {"measure": (EFFECT, LARGEST), "rows": "measure"},
-        },
-        columns="model",
-        digits=3,
-    )
+    on_atoms = {"measure": (EFFECT, LARGEST), "rows": "measure"}
+    declared = {f"Share of all {SHARE}": SHARE, "What atoms do to the score": on_atoms}
+    caption = "Atoms without effect called important; less is better."
     return Page(
         "False positives: how much is called important where nothing is?",
         claims,
-        dots(
-            "shares",
-            "Atoms without effect called important; less is better.",
-            {"share of atoms": alarms},
-        ),
-        {"Details": (alarms, *tables)},
+        dots("shares", caption, {"share of atoms": alarms}),
+        {"Details": (alarms, *pivots(results, declared, columns="model", digits=3))},
         "Atoms that cannot change the model's answer should not be called important.",
         f"Benzene, {GRAPHS} test molecules a seed. *No motif*: molecules without a ring, of a "
         "model that knows it. *Constant model*: the last weights are 0. *Shuffled labels*: each "
@@ -458,7 +443,7 @@ def reliance(case: Case) -> list[Value]:
     """Of the explained graphs: how many predictions change without the mark; test accuracy."""
     data, changed = case.trained.dataset, list(case.trained.dataset.graphs)
     for graph in case.questions["test"]:
-        (node,) = case.trained.dataset.true_nodes(graph)
+        (node,) = data.true_nodes(graph)
         changed[graph] = with_feature(data.graphs[graph], node, 1.0)
     unmarked = replace(case.trained, dataset=replace(data, graphs=tuple(changed)))
     follows = (unmarked.predicted_classes(case.questions["test"]) != 1).double().mean()
@@ -466,11 +451,10 @@ def reliance(case: Case) -> list[Value]:
 
 
 MARKED_SETTINGS = replace(zoo.settings_for("ba-2motifs"), cut_edges=False, epochs=60)
+_marked = partial(marked, count=MARKED_PART)
 MODELS = {
-    name: model_of(
-        partial(marked, count=MARKED_PART, gives_class_away=decides), MARKED_SETTINGS, short
-    )
-    for name, decides, short in ((SHORTCUT, True, "shortcut"), (CONTROL, False, "control"))
+    SHORTCUT: model_of(partial(_marked, gives_class_away=True), MARKED_SETTINGS, "shortcut"),
+    CONTROL: model_of(partial(_marked, gives_class_away=False), MARKED_SETTINGS, "control"),
 }
 MARKED_GRID = Grid(
     ("ba-2motifs",),
@@ -492,28 +476,20 @@ def shortcut(results: Measurements) -> Page:
                  results.estimate(RELIANCE, model=CONTROL), lambda e, _: e.mean <= CONTROLLED),
     ]  # fmt: skip
     always = list[str]()  # first on the control as well
+    statement = "The mark is first where it decides, and not on the control"
     for name in list(EXPOSING)[:-1]:
         decides, control = (results.estimate(FIRST, method=name, model=model) for model in MODELS)
-        claim = Claim.of(
-            "The mark is first where it decides, and not on the control",
-            "",
-            decides,
-            lambda e, _: e.mean >= EXPOSED,
-            on=name,
-        )
+        claim = Claim.of(statement, "", decides, lambda e, _: e.mean >= EXPOSED, on=name)
         holds = claim.holds and control.mean <= CONTROLLED
         always += [name] if claim.holds and not holds else []
         ours = f"{decides.text()}; control {control.text()}"
         claims.append(replace(claim, ours=ours, interval=None, holds=holds))
-    first, *others = pivots(
-        results,
-        {
-            "Share of graphs whose marked node is first": FIRST,
-            "AUROC of the marked node": "AUROC of the mark",
-            "The models": {"measure": (RELIANCE, "test accuracy"), "rows": "measure"},
-        },
-        columns="model",
-    )
+    declared = {
+        "Share of graphs whose marked node is first": FIRST,
+        "AUROC of the marked node": "AUROC of the mark",
+        "The models": {"measure": (RELIANCE, "test accuracy"), "rows": "measure"},
+    }
+    first, *others = pivots(results, declared, columns="model")
     return Page(
         "A planted shortcut: does the explanation expose it?",
         claims,

@@ -208,15 +208,11 @@ def noise_page(results: Measurements, kind: str, baselines: Sequence[str]) -> Pa
         dict.fromkeys(titles, "close to 0"),
         results.by("data", share, method=PAPER),
         lambda ours, _: ours.band[2] < LITTLE,
-    ) + [
-        Claim.first(
-            f"Fewer noisy {kind} than with any baseline",
-            "fewest",
-            results.tests(share, PAPER, baselines, sign=-1, data=title),
-            title,
-        )
-        for title in titles
-    ]
+    )
+    for title in titles:
+        tests = results.tests(share, PAPER, baselines, sign=-1, data=title)
+        statement = f"Fewer noisy {kind} than with any baseline"
+        claims.append(Claim.first(statement, "fewest", tests, title))
     for noisy in ATTENTION if kind == "nodes" else ():
         pair = ("", noisy.replace("noisy", "normal")), ("", noisy)
         loops = noisy.removeprefix("attention ").removesuffix(", noisy")
