@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from graphsvx.errors import DataError
 from graphsvx_lab.datasets.truth import GraphTruth, NodeTruth, Truth
 
 Task = Literal["node", "graph", "link"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,15 +120,16 @@ class DataSet:
     @property
     def node_truth(self) -> NodeTruth:
         """The ground truth of a node set; an error if there is none."""
-        if not isinstance(self.truth, NodeTruth):
-            raise DataError(f"data set {self.name!r} has no ground truth on nodes")
-        return self.truth
+        return self._truth_of(NodeTruth, "nodes")
 
     @property
     def graph_truth(self) -> GraphTruth:
         """The ground truth of a graph set; an error if there is none."""
-        if not isinstance(self.truth, GraphTruth):
-            raise DataError(f"data set {self.name!r} has no ground truth on graphs")
+        return self._truth_of(GraphTruth, "graphs")
+
+    def _truth_of(self, kind: type[T], whose: str) -> T:
+        if not isinstance(self.truth, kind):
+            raise DataError(f"data set {self.name!r} has no ground truth on {whose}")
         return self.truth
 
     def true_nodes(self, query: int) -> set[int]:

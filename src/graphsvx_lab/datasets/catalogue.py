@@ -205,8 +205,8 @@ def statistics(dataset: DataSet) -> Statistics:
 
 def checked_name(name: object) -> str:
     """`name` if it is a data set, else an error that suggests one."""
-    if isinstance(name, str) and name in CATALOGUE:
-        return name
+    if name in names():
+        return str(name)
     shown = " ".join(repr(name).split())
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     raise DataError(f"unknown data set {shown}; {suggestion(str(name))}")
@@ -219,7 +219,7 @@ def suggestion(name: str) -> str:
 
 def checked_seed(seed: int) -> int:
     """`seed` if it is an integer of at least 0, else an error."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+    if type(seed) is not int or seed < 0:
         raise DataError(f"the seed must be an integer of at least 0, got {seed!r}")
     return seed
 

@@ -317,7 +317,7 @@ class Setting:
     def words(self) -> str:
         """In one line of a page: what differs from the defaults."""
         words = [f"`{as_call(self.method)}`"]
-        words += [self.scale.replace("_", "-")] if isinstance(self.method, GraphSVX) else []
+        words += [self.scale.replace("_", "-")] if type(self.method) is GraphSVX else []
         words += ["ranked by magnitude"] if self.by == "absolute" else []
         words += [f"edges to nodes: {self.edge_rule}"] if self.edge_rule != "largest" else []
         return ", ".join(words)

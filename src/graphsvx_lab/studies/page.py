@@ -223,7 +223,7 @@ def pivot(
         [row, *(cell(row, column) for column in head)] for row in results.names(rows, **selection)
     ]
     title += " (the paper's in brackets)" if paper else ""
-    usual = DIGITS.get(measure, 2) if isinstance(measure, str) else 2
+    usual = DIGITS.get(str(measure), 2)
     return Table(title, ["", *head], body, note, usual if digits is None else digits)
 
 

@@ -33,23 +33,16 @@ ACCURACY: dict[tuple[str, str], tuple[float, float, float]] = {
 }
 
 
-def paper_settings(dataset: str, model: str) -> Settings:
-    """Settings of a model in the paper's appendix, which does not name the blocks' convolution."""
-    if clean_name(dataset) in CITATION_SETS:
-        return DEFAULTS[clean_name(dataset)][model]
-    return Settings(model=model)
-
-
 def differences(settings: Settings, dataset: str) -> dict[str, tuple[Any, Any]]:
-    """Settings that differ from the paper's: name -> (the paper's, ours)."""
-    paper = paper_settings(dataset, settings.model)
-    # The paper does not report batch sizes.
-    ours = replace(settings, batch_size=paper.batch_size)
-    return {
-        name: (value, ours.to_json()[name])
-        for name, value in paper.to_json().items()
-        if value != ours.to_json()[name]
-    }
+    """Settings that differ from the paper's appendix: name -> (the paper's, ours).
+
+    It names neither the blocks' convolution nor batch sizes.
+    """
+    name, paper = clean_name(dataset), Settings(model=settings.model)
+    if name in CITATION_SETS:
+        paper = DEFAULTS[name][settings.model]
+    theirs, ours = paper.to_json(), replace(settings, batch_size=paper.batch_size).to_json()
+    return {key: (theirs[key], ours[key]) for key in theirs if theirs[key] != ours[key]}
 
 
 PARTS = ("train", "val", "test")
@@ -82,21 +75,13 @@ class AccuracyRow:
 
     def cells(self) -> tuple[str, ...]:
         """The row as text, in the order of `COLUMNS`; accuracies as "ours (paper's)"."""
-        paper = self.paper
+        name = self.dataset, self.model
+        in_paper = [f" ({value:.2f})" for value in self.paper] if self.paper else [""] * 3
         if not self.cards:
-            empty = ["-" if paper is None else f"- ({value:.2f})" for value in paper or (0,) * 3]
-            return (self.dataset, self.model, *empty, self.missing, "-", "-")
+            return (*name, *(f"-{text}" for text in in_paper), self.missing, "-", "-")
         first = self.cards[0].accuracy
-        in_paper = ["" if paper is None else f" ({value:.2f})" for value in paper or (0,) * 3]
         ours = [f"{first[part]:.3f}{text}" for part, text in zip(PARTS, in_paper, strict=True)]
-        return (
-            self.dataset,
-            self.model,
-            *ours,
-            self.verdict(),
-            self.spread(),
-            f"{self.seconds:.0f}",
-        )
+        return (*name, *ours, self.verdict(), self.spread(), f"{self.seconds:.0f}")
 
     def verdict(self) -> str:
         """Whether the paper's test accuracy is reached, rounded to its two digits."""
@@ -114,6 +99,11 @@ class AccuracyRow:
         """Mean and standard deviation of the test accuracy over the seeds."""
         tests = [card.accuracy["test"] for card in self.cards]
         return f"{mean(tests):.3f} ± {stdev(tests):.3f}" if len(tests) > 1 else "-"
+
+    def changes(self) -> str:
+        """Settings that are not the paper's, as text."""
+        changes = differences(self.cards[0].settings, self.dataset).items()
+        return ", ".join(f"{key} {theirs} → {ours}" for key, (theirs, ours) in changes) or "none"
 
 
 def markdown(rows: list[AccuracyRow], command: str) -> str:
@@ -141,17 +131,10 @@ def markdown(rows: list[AccuracyRow], command: str) -> str:
         "",
         markdown_table(
             ("data set", "model", "setting (paper's → ours)"),
-            [(row.dataset, row.model, _changes(row)) for row in trained],
+            [(row.dataset, row.model, row.changes()) for row in trained],
         ),
     ]
     if trained:
         versions = ", ".join(f"{k} {v}" for k, v in trained[0].cards[0].versions.items())
         lines += ["", f"Versions: {versions}."]
     return "\n".join(lines) + "\n"
-
-
-def _changes(row: AccuracyRow) -> str:
-    changes = differences(row.cards[0].settings, row.dataset)
-    return (
-        ", ".join(f"{key} {theirs} → {ours}" for key, (theirs, ours) in changes.items()) or "none"
-    )

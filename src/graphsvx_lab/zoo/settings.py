@@ -37,9 +37,7 @@ FORMAT = 1
 Family = Literal["blocks", "citation", "typed", "relational"]
 BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat", "released")
 CITATION_MODELS = ("gcn", "gat")
-CITATION_SETS = (
-    *("cora", "citeseer", "pubmed", "amazon-photo"), *("karate", "les-miserables", "digits")
-)  # fmt: skip
+CITATION_SETS = ("cora", "citeseer", "pubmed", "amazon-photo", "karate", "les-miserables", "digits")
 TYPED_MODELS = ("sage", "gat")
 RELATIONAL_MODELS = ("rgcn",)
 # The models of sets that do not have those of blocks.
