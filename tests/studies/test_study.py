@@ -313,7 +313,7 @@ def test_the_example_of_the_package_runs(context: StudyContext):
     space: dict = {}
     exec(textwrap.dedent(imports), space)
     exec(textwrap.dedent(block.group(1)), space)
-    space["STUDY"].run(context)
+    space["largest_share"].run(context)
     text = (context.out / "largest-share.md").read_text()
     assert "| Some node has more than a third (BA-Shapes) | 0.33 |" in text
     assert "| Random |" in text

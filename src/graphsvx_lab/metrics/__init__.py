@@ -2,7 +2,7 @@
 
 against ground truth          accuracy (protocols "paper" and "strict"), auroc, correlation,
                               credit_shares (where credit goes)
-against other models          retraining.robust_fidelity, retraining.accuracy_without
+against other models          robust_fidelity, accuracy_without of graphsvx_lab.studies.faithfulness
 of nodes alone                effects.leave_one_out, use_of_nodes, largest_changes
 of several methods            paired_tests (is one ahead of others on the same questions?)
 """

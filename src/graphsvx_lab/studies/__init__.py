@@ -11,20 +11,21 @@ explained and measured is kept, so a study that was killed goes on where it was.
 
 A new study is a file like this one, and a line in `_STUDIES` below:
 
-    def largest_share(answer: Answer) -> dict[str, float]:       # a measure: name -> value
+    def share_of_first(answer: Answer) -> dict[str, float]:      # a measure: name -> value
         values = answer.explanation.node_values.abs()
         return {"largest share": float(values.max() / values.sum())}
 
-    def page(results: Measurements) -> Page:                     # a function of the table alone
+    METHODS = {"GraphSVX": Setting(GraphSVX()), "Random": Setting(Random(players="nodes"))}
+    GRID = Grid(("ba-shapes",), lambda dataset: METHODS, motifs.scoring(strict=20),
+                measures=(share_of_first, motifs.accuracy))
+
+    @study_of(GRID)
+    def largest_share(results: Measurements) -> Page:            # a function of the table alone
+        "how much one node gets"
         ours = results.by("data", "largest share", method="GraphSVX")
         claims = Claim.each("Some node has more than a third", {"BA-Shapes": 1 / 3}, ours, reaches)
         table = pivot(results, "Largest share", "largest share")    # methods x data sets
         return Page("Largest share", claims, sections={"Details": (table,)})
-
-    METHODS = {"GraphSVX": Setting(GraphSVX()), "Random": Setting(Random(players="nodes"))}
-    GRID = Grid(("ba-shapes",), lambda dataset: METHODS, motifs.scoring(strict=20),
-                measures=(largest_share, motifs.accuracy))
-    STUDY = Study("largest-share", "how much one node gets", (GRID,), page)
 
 Claims need at least `MIN_SEEDS` seeds, else they read "not tested". Measures that need several
 explanations or other models are `case_measures`; a model of one's own is an entry of
@@ -40,11 +41,12 @@ from graphsvx.utils.printable import did_you_mean
 from graphsvx_lab.metrics.measurements import Estimate, Measurements
 from graphsvx_lab.studies.context import Setting, StudyContext
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, write_summary
-from graphsvx_lab.studies.study import Answer, Case, Grid, Study
+from graphsvx_lab.studies.study import Answer, Case, Grid, Study, study_of
 
 __all__ = [
     "Answer", "Case", "Claim", "Estimate", "Figure", "Grid", "Measurements", "Page", "Setting",
-    "Study", "StudyContext", "Table", "get", "names", "write_summary"]  # fmt: skip
+    "Study", "StudyContext", "Table", "get", "names", "study_of",
+    "write_summary"]  # fmt: skip
 
 _STUDIES = {
     "ground-truth": "ground_truth",

@@ -43,7 +43,7 @@ from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import USUAL, USUAL_WITHOUT_FEATURES, Setting
 from graphsvx_lab.studies.motifs import BOTH, MINUS, PLUS
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, paired_table, pivots
-from graphsvx_lab.studies.study import TEN_SEEDS, Answer, Case, Grid, Questions, study
+from graphsvx_lab.studies.study import TEN_SEEDS, Answer, Case, Grid, Questions, study_of
 from graphsvx_lab.zoo import Settings, Trained
 
 ROBUST, PART, DRAWS, TUNED_FOR, CUT = 0.2, 0.5, 10, 20, 0.5
@@ -316,7 +316,7 @@ def reasons(results: Measurements) -> Iterator[str]:
         )
 
 
-@study(GRID, RETRAIN)
+@study_of(GRID, RETRAIN)
 def faithfulness(results: Measurements) -> Page:
     """fidelity over sparsities, robust fidelity, removal and retraining"""
     ahead, paired = ahead_of_others(results, (BOTH, SOFT))
@@ -393,7 +393,7 @@ REAL_GRID = Grid(
 )
 
 
-@study(REAL_GRID)
+@study_of(REAL_GRID)
 def real_graphs(results: Measurements) -> Page:
     """fidelity curves and agreement with leave-one-out, without a known truth"""
     ahead, paired = ahead_of_others(results, (BOTH, AGREES))

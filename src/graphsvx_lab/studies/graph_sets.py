@@ -54,7 +54,15 @@ from graphsvx_lab.studies.context import (
     model_of,
 )
 from graphsvx_lab.studies.page import Claim, Page, Table, dots, paired_table, pivots
-from graphsvx_lab.studies.study import Answer, Case, Grid, Questions, study, with_options, zoo_model
+from graphsvx_lab.studies.study import (
+    Answer,
+    Case,
+    Grid,
+    Questions,
+    study_of,
+    with_options,
+    zoo_model,
+)
 from graphsvx_lab.zoo import Trained
 
 # Graph sets that were changed: a part of the graphs, shuffled labels, a planted shortcut.
@@ -238,7 +246,7 @@ def better_candidates(results: Measurements) -> Table:
     return Table(title, ["", *SETS], rows)
 
 
-@study(GRID, TUNING)
+@study_of(GRID, TUNING)
 def molecules(results: Measurements) -> Page:
     """atoms that decide, by chemistry: benzene, fluoride and carbonyl, Crippen's logP"""
     tests = {
@@ -369,7 +377,7 @@ def false_alarms(results: Measurements, method: str, case: str) -> Estimate:
     return Estimate(tuple(map(share_significant, samples.values())))
 
 
-@study(NOTHING_MATTERS, OVER_MODELS)
+@study_of(NOTHING_MATTERS, OVER_MODELS)
 def false_positives(results: Measurements) -> Page:
     """what is called important where nothing is"""
     alarms = Table(
@@ -466,7 +474,7 @@ MARKED_GRID = Grid(
 )
 
 
-@study(MARKED_GRID)
+@study_of(MARKED_GRID)
 def shortcut(results: Measurements) -> Page:
     """a confounder that decides: do explanations expose it?"""
     claims = [

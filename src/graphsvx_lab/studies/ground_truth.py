@@ -27,7 +27,7 @@ from graphsvx_lab.studies.settings import (
     RIVALS,
     compared_methods,
 )
-from graphsvx_lab.studies.study import SEEDS, TEN_SEEDS, Grid, study, zoo_model
+from graphsvx_lab.studies.study import SEEDS, TEN_SEEDS, Grid, study_of, zoo_model
 from graphsvx_lab.zoo.paper import ACCURACY
 
 PAPER = from_paper(
@@ -86,7 +86,7 @@ def seed_by_seed(
     return Table(f"{title}, seed by seed", ["", "paper", *map(str, seeds)], rows, note)
 
 
-@study(MAIN)
+@study_of(MAIN)
 def ground_truth(results: Measurements) -> Page:
     """accuracy against planted motifs: GraphSVX, GNNExplainer, PGM-Explainer, PGExplainer"""
     tests = results.tests_by("data", "strict", OURS, RIVALS, model="")
@@ -157,7 +157,7 @@ FRESH_GRID = replace(
 )
 
 
-@study(FRESH_GRID)
+@study_of(FRESH_GRID)
 def fresh_models(results: Measurements) -> Page:
     """the published figures on fresh models of the authors' architecture"""
 
@@ -208,7 +208,7 @@ CUT_GRID = replace(
 )
 
 
-@study(CUT_GRID)
+@study_of(CUT_GRID)
 def cut_edges(results: Measurements) -> Page:
     """what models that also saw cut edges change for explainers"""
     with_cuts, without = (results.by("method", "strict", model=model) for model in (CUT, WHOLE))

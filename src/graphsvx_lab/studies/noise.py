@@ -16,7 +16,7 @@ from graphsvx_lab.metrics.truth import expected_hits
 from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import Setting, StudyContext
 from graphsvx_lab.studies.page import Claim, Figure, Page, pivots
-from graphsvx_lab.studies.study import CITATION_MODELS, Answer, Case, Grid, study
+from graphsvx_lab.studies.study import CITATION_MODELS, Answer, Case, Grid, study_of
 from graphsvx_lab.zoo import Trained
 from graphsvx_lab.zoo.models import CitationGAT
 from graphsvx_lab.zoo.paper import ACCURACY
@@ -252,13 +252,13 @@ def noise_page(results: Measurements, kind: str, baselines: Sequence[str]) -> Pa
         + " Models with noise weights 0 cannot use it." * (kind == "features"))  # fmt: skip
 
 
-@study(FEATURES, CANNOT_USE)
+@study_of(FEATURES, CANNOT_USE)
 def noisy_features(results: Measurements) -> Page:
     """how many meaningless features are among the top 20 (or 20 %), GraphSVX and baselines"""
     return noise_page(results, "features", list(FEATURE_BASELINES))
 
 
-@study(NODES)
+@study_of(NODES)
 def noisy_nodes(results: Measurements) -> Page:
     """how many meaningless nodes are among the top 20 (or 20 %); the GAT's attention on them"""
     return noise_page(results, "nodes", list(NODE_BASELINES))

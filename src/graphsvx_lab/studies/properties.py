@@ -30,7 +30,7 @@ from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import CHANCE, Setting, with_features, without_credit
 from graphsvx_lab.studies.page import Claim, Page, dots, pivots
 from graphsvx_lab.studies.settings import selected_setting
-from graphsvx_lab.studies.study import CITATION_MODELS, SEEDS, Answer, Case, Grid, study
+from graphsvx_lab.studies.study import CITATION_MODELS, SEEDS, Answer, Case, Grid, study_of
 from graphsvx_lab.studies.variants import NoEnds, WithEnds, dropped_features, paper_game
 
 CORA_TITLES = ("Cora, GCN", "Cora, GAT")
@@ -119,7 +119,7 @@ GRIDS = (
          other_seeds=True))  # fmt: skip
 
 
-@study(*GRIDS)
+@study_of(*GRIDS)
 def properties(results: Measurements) -> Page:
     """R², efficiency, the motif's share, stability, consistency, beside other explainers"""
     roles = results.names("measure", motifs.ROLE)
@@ -317,7 +317,7 @@ ABLATION_GRIDS = (
     replace(BASES, **CORA))  # fmt: skip
 
 
-@study(*ABLATION_GRIDS)
+@study_of(*ABLATION_GRIDS)
 def ablation(results: Measurements) -> Page:
     """player reduction, indirect effect, subgraph features, fits, base value"""
     lines = [name for name in with_and_without(NODE_SETS[0]) if name != RANDOM]

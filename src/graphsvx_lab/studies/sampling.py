@@ -34,7 +34,7 @@ from graphsvx_lab.metrics.measurements import (
 from graphsvx_lab.studies import motifs, settings
 from graphsvx_lab.studies.context import CHANCE, Setting
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, from_paper, pivots
-from graphsvx_lab.studies.study import Case, Grid, study
+from graphsvx_lab.studies.study import Case, Grid, study_of
 from graphsvx_lab.studies.variants import REFERENCE, paper_game, reference
 
 FLOOR, OURS, ALL, MOST = "Random explainer", "ours", "All", "ours, 20x the calls"
@@ -87,7 +87,7 @@ MASK_GRID = Grid(
 )
 
 
-@study(MASK_GRID)
+@study_of(MASK_GRID)
 def masks(results: Measurements) -> Page:
     """All, Random, Smart, SmartSeparate, SmarterSeparate and ours at equal budgets"""
     tables = pivots(
@@ -170,7 +170,7 @@ BUDGET_GRID = Grid(
 PAPERS_GAME = replace(BUDGET_GRID, datasets=(CYCLES,), methods=in_the_papers_game)
 
 
-@study(BUDGET_GRID, PAPERS_GAME)
+@study_of(BUDGET_GRID, PAPERS_GAME)
 def budget(results: Measurements) -> Page:
     """accuracy and error against the number of samples and against S"""
     cycles, many = data_title(CYCLES), f"{SMARTER}, 1500"
@@ -286,7 +286,7 @@ TIME_GRID = Grid(
 )
 
 
-@study(TIME_GRID, takes_times=True)
+@study_of(TIME_GRID, takes_times=True)
 def time(results: Measurements) -> Page:
     """seconds for a node with 3 and 2 hops, as ratios to GNNExplainer"""
     ratios = {name: {

@@ -23,7 +23,7 @@ from graphsvx_lab.metrics.measurements import Measurements
 from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import CHANCE, CLOSE, SPARSE, EdgeRule, Setting, with_node_scores
 from graphsvx_lab.studies.page import Claim, Page, Table, pivot
-from graphsvx_lab.studies.study import Answer, Grid, study
+from graphsvx_lab.studies.study import Answer, Grid, study_of
 
 OURS, DEFAULT, EDGES = GRAPHSVX = (
     "GraphSVX, the paper's method",
@@ -142,7 +142,7 @@ GRID = Grid(
 )
 
 
-@study(GRID)
+@study_of(GRID)
 def settings(results: Measurements) -> Page:
     """how the explainers are asked, chosen on validation seeds"""
     titles, claims, better = results.names("data"), [], list[list[str]]()

@@ -288,7 +288,7 @@ class Study:
         return results
 
 
-def study(
+def study_of(
     *grids: Grid, takes_times: bool = False
 ) -> Callable[[Callable[[Measurements], Page]], Study]:
     """A function that makes a page as a study: its name, and what it is about in its docstring."""
