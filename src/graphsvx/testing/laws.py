@@ -365,23 +365,15 @@ def _snapshot(model: torch.nn.Module) -> list[Any]:
     def bits(tensor: Tensor | None) -> bytes | None:
         return None if tensor is None else tensor.detach().numpy().tobytes()
 
-    def of_module(module: torch.nn.Module) -> list[Any]:
-        attributes = vars(module)
-        return [
-            # PyG itself sets `propagate` when a layer's `explain` is switched.
-            sorted(set(attributes) - {"propagate"}),
-            attributes.get("_explain"),
-            module.training,
-            [
-                (name, bits(p), p.requires_grad, bits(p.grad))
-                for name, p in module.named_parameters(recurse=False)
-            ],
-            [(name, bits(b)) for name, b in module.named_buffers(recurse=False)],
-            bits(attributes.get("_edge_mask")),
-            len(module._forward_hooks) + len(module._forward_pre_hooks),
-        ]
-
-    return list(map(of_module, model.modules()))
+    return [
+        [(k, bits(p), p.requires_grad, bits(p.grad)) for k, p in model.named_parameters()],
+        [(name, bits(buffer)) for name, buffer in model.named_buffers()],
+        # PyG itself sets `propagate` when a layer's `explain` is switched.
+        [sorted({*vars(module)} - {"propagate"}) for module in model.modules()],
+        [(m.training, vars(m).get("_explain")) for m in model.modules()],
+        [bits(vars(module).get("_edge_mask")) for module in model.modules()],
+        [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()],
+    ]
 
 
 def _check_record(
@@ -401,11 +393,8 @@ def _check_record(
     close = abs(explanation.prediction - prediction) < 1e-5
     laws.require(close, "prediction is the model's own")
     features, nodes, edges = explanation.feature_ids, explanation.node_ids, explanation.edge_ids
-    for name, ids, values in (
-        ("features", features, explanation.feature_values),
-        ("nodes", nodes, explanation.node_values),
-        ("edges", edges, explanation.edge_values),
-    ):
+    for name, ids in (("features", features), ("nodes", nodes), ("edges", edges)):
+        values = getattr(explanation, f"{name.removesuffix('s')}_values")
         laws.require(ids.shape[-1] == len(values), f"{name} have a value each")
         laws.require(values.isfinite().all(), f"the values of {name} are finite")
         distinct = len(set(ids.tolist())) == len(ids) if ids.dim() == 1 else True
