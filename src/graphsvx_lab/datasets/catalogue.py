@@ -180,8 +180,7 @@ def load(name: str, seed: int = 0, root: str | Path | None = None) -> DataSet:
     """
     module, function = CATALOGUE[checked_name(name)].loader.split(".")
     loader = getattr(import_module(f"graphsvx_lab.datasets.{module}"), function)
-    dataset: DataSet = loader(name, checked_seed(seed), root)
-    return dataset
+    return loader(name, checked_seed(seed), root)
 
 
 def statistics(dataset: DataSet) -> Statistics:

@@ -150,8 +150,7 @@ def scored_nodes(
     if candidates is None or predicted is None or labels is None:
         raise InputError('protocol="strict" needs candidates, predicted and labels')
     nodes = torch.as_tensor(candidates)
-    correct: list[int] = nodes[predicted[nodes] == labels[nodes]].tolist()
-    return correct
+    return nodes[predicted[nodes] == labels[nodes]].tolist()
 
 
 def auroc(

@@ -84,5 +84,4 @@ def get(name: str) -> Study:
     if name not in _STUDIES:
         hint = did_you_mean(name, _STUDIES)
         raise InputError(f"there is no study {name!r}; {hint}choose one of: {', '.join(_STUDIES)}")
-    found: Study = getattr(import_module(f"{__name__}.{_STUDIES[name]}"), name.replace("-", "_"))
-    return found
+    return getattr(import_module(f"{__name__}.{_STUDIES[name]}"), name.replace("-", "_"))

@@ -110,8 +110,7 @@ class NodeClassifier(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits, nodes x classes."""
-        logits: Tensor = self.out(self.dropout(self.blocks(x, edge_index, edge_weight)))
-        return logits
+        return self.out(self.dropout(self.blocks(x, edge_index, edge_weight)))
 
 
 class GraphClassifier(nn.Module):
@@ -135,8 +134,7 @@ class GraphClassifier(nn.Module):
     ) -> Tensor:
         """Logits [graphs, classes]; `batch` is the graph of each node, None for a single graph."""
         embedded = self.blocks(x, edge_index, edge_weight)
-        logits: Tensor = self.out(self.dropout(POOLINGS[self.pooling](embedded, batch)))
-        return logits
+        return self.out(self.dropout(POOLINGS[self.pooling](embedded, batch)))
 
 
 class CitationGCN(nn.Module):
@@ -151,8 +149,7 @@ class CitationGCN(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits, nodes x classes."""
         x = self.first(self.dropout(x), edge_index, edge_weight).relu()
-        logits: Tensor = self.second(self.dropout(x), edge_index, edge_weight)
-        return logits
+        return self.second(self.dropout(x), edge_index, edge_weight)
 
 
 class CitationGAT(nn.Module):
@@ -182,8 +179,7 @@ class CitationGAT(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Logits, nodes x classes."""
         x = self.first(self.dropout(x), edge_index).relu()
-        logits: Tensor = self.second(self.dropout(x), edge_index)
-        return logits
+        return self.second(self.dropout(x), edge_index)
 
     @torch.no_grad()
     def attention(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
@@ -256,8 +252,7 @@ class HeteroClassifier(nn.Module):
         for layer in self.convolutions:
             new = layer(hidden, edge_index_dict)
             hidden = {name: self.dropout(x).relu() for name, x in new.items()}
-        logits: Tensor = self.out(hidden[self.node_type])
-        return logits
+        return self.out(hidden[self.node_type])
 
 
 class DiagonalRGCNConv(MessagePassing):
@@ -274,8 +269,7 @@ class DiagonalRGCNConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
         """[nodes, width]."""
-        out: Tensor = self.propagate(edge_index, x=x, edge_type=edge_type)
-        return out
+        return self.propagate(edge_index, x=x, edge_type=edge_type)
 
     def message(self, x_j: Tensor, edge_type: Tensor) -> Tensor:
         """x_j * w_r."""
@@ -315,5 +309,4 @@ class DistMult(nn.Module):
 
     def forward(self, head: Tensor, tail: Tensor, relation: Tensor) -> Tensor:
         """One score a fact, [facts]."""
-        score: Tensor = (head * self.relation[relation] * tail).sum(-1)
-        return score
+        return (head * self.relation[relation] * tail).sum(-1)
