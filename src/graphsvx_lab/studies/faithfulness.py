@@ -357,8 +357,7 @@ def faithfulness(results: Measurements) -> Page:
         f"for {TUNED_FOR} more steps with up to {CUT:.0%} of the edges cut. Retraining: {FEW} "
         f"graphs, {AGAIN} epochs, {SPLITS} splits; the less accurate the new model, the better, "
         "but it can also learn from the cut itself. Explainers have their usual settings; where "
-        "all nodes have the same features, those that look at features replace them by "
-        "0.",
+        "all nodes have the same features, those that look at features replace them by 0.",
     )
 
 

@@ -215,10 +215,9 @@ def budget(results: Measurements) -> Page:
         {"Details": pivots(results, ("paper", "strict", "AUROC", "error", "own error"))},
         "The paper says that more samples help until a point, after which accuracy falls towards "
         "that of all coalitions.",
-        "The paper's estimator (SmarterSeparate, weighted least squares) and ours "
-        "explain the same nodes in the same game, without the indirect effect unless it is named. "
-        f"Errors are those to `{ALL}`, exact where {REFERENCE} times the samples are "
-        "enough.",
+        "The paper's estimator (SmarterSeparate, weighted least squares) and ours explain the same "
+        "nodes in the same game, without the indirect effect unless it is named. Errors are those "
+        f"to `{ALL}`, exact where {REFERENCE} times the samples are enough.",
     )
 
 

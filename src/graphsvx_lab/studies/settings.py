@@ -181,8 +181,7 @@ def settings(results: Measurements) -> Page:
         "models of seeds that no other page scores.",
         "Candidates are settings times readings: ranking by signed or absolute value, rule from "
         f"edges to nodes. Judged by {STRICT} questions of `strict` and {PAPER} of `paper` a seed: "
-        "the mean of the accuracies under the two protocols "
-        "([protocols.md](protocols.md)).",
+        "the mean of the accuracies under the two protocols ([protocols.md](protocols.md)).",
     )
 
 
