@@ -22,7 +22,7 @@ from graphsvx.generators import GameSetup, Generator
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.player_kinds import Edges, Nodes, NodesAndFeatures, PlayerKind
 from graphsvx.testing.laws import Laws, random_graph, random_model, random_numbers
-from graphsvx.testing.oracle import shapley_of_table
+from graphsvx.testing.oracle import distances, shapley_of_table
 from graphsvx.utils.exclusive import exclusive
 
 _MOST_PLAYERS = 7
@@ -182,16 +182,11 @@ def _check_paths(
 
 def _connected(field: Field, on: Bools) -> Bools:
     """Nodes that reach a centre through switched-on nodes of the field."""
+    ends = zip(field.source.tolist(), field.target.tolist(), strict=True)
+    inside = [(u, v) for u, v in ends if u < field.size and v < field.size and on[u]]
     reached = np.zeros(field.size, dtype=bool)
-    reached[: field.centres] = True
-    while True:
-        grown = reached.copy()
-        for source, target in zip(field.source, field.target, strict=True):
-            if source < field.size and target < field.size and reached[target] and on[source]:
-                grown[source] = True
-        if np.array_equal(grown, reached):
-            return reached
-        reached = grown
+    reached[list(distances(inside, range(field.centres)))] = True
+    return reached
 
 
 def check_players(kind: PlayerKind, *, seeds: Iterable[int] = range(4)) -> None:

@@ -24,7 +24,7 @@ from graphsvx.masks import All, Auto, Mask, Masks, Paired
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.baseline import Method
 from graphsvx.results.explanation import Explanation
-from graphsvx.testing.oracle import shapley_of_table
+from graphsvx.testing.oracle import distances, shapley_of_table
 
 
 @dataclass(frozen=True)
@@ -402,11 +402,8 @@ def _check_record(
     columns_there = not len(features) or 0 <= int(features.min()) <= int(features.max()) < 3
     laws.require(columns_there, "credit goes to features that the graph has")
     graph_edges = set(map(tuple, data.edge_index.t().tolist()))
-    reached = set(centres) or set(range(len(data.x)))
-    while grown := {u for u, v in graph_edges if v in reached} - reached:
-        reached |= grown
-    players = set(nodes.tolist())
-    laws.require(players <= reached, "credit goes to nodes that can reach the explained")
+    players, reached = set(nodes.tolist()), distances(graph_edges, centres or range(len(data.x)))
+    laws.require(players <= set(reached), "credit goes to nodes that can reach the explained")
     laws.require(not players & set(centres), "explained nodes get no credit")
     inside = set(map(tuple, edges.t().tolist())) <= graph_edges
     laws.require(inside, "credit goes to edges of the graph")
