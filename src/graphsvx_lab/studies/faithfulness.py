@@ -236,7 +236,6 @@ GRID = Grid(
     questions,
     measures=(motifs.fidelity_curves(SHARES), robust),
     seeds=TEN_SEEDS,
-    quick=("tree-cycles",),
 )
 RETRAIN = Grid(
     ("ba-2motifs", "benzene"),
@@ -245,7 +244,6 @@ RETRAIN = Grid(
     },
     graphs_of_all_classes,
     case_measures=(retrained,),
-    quick=("ba-2motifs",),
 )
 
 

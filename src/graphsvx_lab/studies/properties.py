@@ -106,7 +106,6 @@ MOTIFS = Grid(
     NODE_SETS,
     explainers,
     motifs.scoring(24, 0),
-    quick=("tree-cycles",),
     measures=(motifs.certificate, motifs.accuracy, motifs.accuracy_by_role, motifs.credit_shares),
 )
 GRIDS = (
@@ -291,19 +290,17 @@ REDUCED = Grid(
     lambda _: {DEFAULT: Setting(GraphSVX(samples=1000))},
     motifs.scoring(10, 0),
     measures=(left_out,),
-    quick=("tree-cycles",),
 )
 BASES = Grid(
     NODE_SETS,
     lambda _: BASE,
     motifs.test_nodes(20),
     case_measures=(base_values,),
-    quick=("tree-cycles",),
 )
 CORA: dict[str, Any] = {"datasets": ("cora",), "quick": (), "models": CITATION_MODELS}
 ABLATION_GRIDS = (
     REDUCED,
-    replace(REDUCED, datasets=("ba-community",), quick=None,
+    replace(REDUCED, datasets=("ba-community",),
             methods=lambda _: {ALL_FEATURES: Setting(GraphSVX(samples=1000, features="all"))}),
     replace(REDUCED, methods=lambda _: {}, questions=motifs.test_nodes(10), measures=(),
             case_measures=(left_out_as_one,), **CORA),
@@ -311,7 +308,7 @@ ABLATION_GRIDS = (
          measures=(motifs.accuracy, motifs.credit_shares), quick=("ba-shapes", "tree-cycles")),
     Grid(("ba-community",), lambda _: FEATURE_METHODS, motifs.scoring(20, 0),
          measures=(informative_found,)),
-    Grid(NODE_SETS, fits, motifs.scoring(10, 10), quick=("tree-cycles",),
+    Grid(NODE_SETS, fits, motifs.scoring(10, 10),
          measures=(motifs.accuracy, motifs.certificate)),
     BASES,
     replace(BASES, **CORA))  # fmt: skip

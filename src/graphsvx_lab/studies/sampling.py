@@ -164,7 +164,6 @@ BUDGET_GRID = Grid(
     NODE_SETS,
     budgets,
     motifs.scoring(10, 10),
-    quick=(CYCLES,),
     measures=(motifs.accuracy, motifs.error_against(BUDGET_REFERENCES)),
 )
 PAPERS_GAME = replace(BUDGET_GRID, datasets=(CYCLES,), methods=in_the_papers_game)
@@ -281,7 +280,6 @@ TIME_GRID = Grid(
     motifs.scoring(10, 10),
     measures=(motifs.accuracy,),
     case_measures=(seconds,),
-    quick=("tree-cycles",),
 )
 
 

@@ -138,7 +138,6 @@ GRID = Grid(
     motifs.scoring(STRICT, PAPER),
     measures=(accuracy_of_readings,),
     seeds=(100, 101),
-    quick=("tree-cycles",),
 )
 
 
