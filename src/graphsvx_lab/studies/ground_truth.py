@@ -100,21 +100,18 @@ def ground_truth(results: Measurements) -> Page:
     ours = {m: mutag[m] for m in (*EXPLAINERS[2::-1], *RIVALS) if m in mutag}
     theirs = {m: PAPER[m]["MUTAG"] for m in EXPLAINERS}
     by_seed = seed_by_seed("MUTAG, `paper`", theirs, ours, TEN_SEEDS)
-    reasons = pivots(
-        results,
-        {
-            "What the models see and use of the motifs (`strict`)": {
-                "measure": results.names("measure", motifs.MOTIF),
-                "rows": "measure",
-                "note": f"Nodes are cut off one by one; up to {motifs.OTHERS} other players are "
-                f"drawn. *Unused*: changes the score by less than {MATTERS}; *against*: lowers it. "
-                "No ranking finds more than what is *within reach*.",
-            },
-            "exact": {"method": EXPLAINERS[:3]},
-            "test accuracy": {"rows": "measure"},
-        },
-        model="",
+    note = (
+        f"Nodes are cut off one by one; up to {motifs.OTHERS} other players are drawn. *Unused*: "
+        f"changes the score by less than {MATTERS}; *against*: lowers it. No ranking finds more "
+        "than what is *within reach*."
     )
+    seen = {"measure": results.names("measure", motifs.MOTIF), "rows": "measure", "note": note}
+    declared = {
+        "What the models see and use of the motifs (`strict`)": seen,
+        "exact": {"method": EXPLAINERS[:3]},
+        "test accuracy": {"rows": "measure"},
+    }
+    reasons = pivots(results, declared, model="")
     differences = {n: results.tests_by("data", "strict", n, RIVALS, model="") for n in GRAPHSVX}
     paired = [paired_table(f"{n}, minus another, `strict`", t) for n, t in differences.items()]
     edges = {"MUTAG": PAPER[EDGES]["MUTAG"]}  # the paper's own remark on this set
@@ -170,16 +167,11 @@ def fresh_models(results: Measurements) -> Page:
         seed_by_seed(f"Accuracy, `paper`, {name}", PAPER[OURS], ours, SEEDS)
         for name, ours in accuracy.items()
     ]
-    tables.append(
-        seed_by_seed(
-            "Test accuracy of the models",
-            {title: ACCURACY[name, "graphconv"][2] for name, title in TRUTH_TITLES.items()},
-            by_set("test accuracy"),
-            SEEDS,
-            "All models count, also one that learnt nothing. Sets of "
-            "graphs are trained with fewer, larger steps than by the authors.",
-        )
-    )
+    theirs = {title: ACCURACY[name, "graphconv"][2] for name, title in TRUTH_TITLES.items()}
+    note = "All models count, also one that learnt nothing. "
+    note += "Sets of graphs are trained with fewer, larger steps than by the authors."
+    title, ours = "Test accuracy of the models", by_set("test accuracy")
+    tables.append(seed_by_seed(title, theirs, ours, SEEDS, note))
     plain, strict = pivots(results, ("paper", "strict"))
     return Page(
         "The published figures on fresh models of the authors' architecture",

@@ -197,11 +197,8 @@ def noise_page(results: Measurements, kind: str, baselines: Sequence[str]) -> Pa
     """Noise among the top, whether the models use it, and what deleting it does."""
     names, suffix = CANDIDATES[kind], FEATURES_SUFFIX if kind == "features" else NODES_SUFFIX
     share = f"share by value, {names[0]}"
-    declared = {
-        data_title(name, model): ACCURACY[name + suffix, model]
-        for name in SETS
-        for model in FEATURES.models
-    }
+    models = [(name, model) for name in SETS for model in FEATURES.models]
+    declared = {data_title(*pair): ACCURACY[pair[0] + suffix, pair[1]] for pair in models}
     titles = dict.fromkeys([*declared, *results.names("data", measure=share)])
     claims = Claim.each(
         f"Close to no noisy {kind} at GraphSVX's top",
@@ -223,21 +220,15 @@ def noise_page(results: Measurements, kind: str, baselines: Sequence[str]) -> Pa
     for key in results.keys(measure=f"number, {names[0]}", model=list(FEATURES.models)):
         numbers = [n for by_node in results.series[key].values() for n in by_node.values()]
         counts.setdefault(key.entry("data"), {})[key.method] = numbers
-    of_models = pivots(
-        results,
-        {
-            "What the models do with the noise": {
-                "measure": [n for n in results.names("measure", method="") if "attention" not in n],
-                "note": "The paper says that its models do not use it.",
-            },
-            "Attention (the paper: 0.11 on noisy, 0.15 on normal nodes)": results.names(
-                "measure", "attention"
-            ),
-        },
-        rows="measure",
-        digits=3,
-        paper={"test accuracy": {title: accuracy[2] for title, accuracy in declared.items()}},
-    )
+    attention = results.names("measure", "attention")
+    use_of_it = [name for name in results.names("measure", method="") if name not in attention]
+    note = "The paper says that its models do not use it."
+    tables = {
+        "What the models do with the noise": {"measure": use_of_it, "note": note},
+        "Attention (the paper: 0.11 on noisy, 0.15 on normal nodes)": attention,
+    }
+    in_paper = {"test accuracy": {title: accuracy[2] for title, accuracy in declared.items()}}
+    of_models = pivots(results, tables, rows="measure", digits=3, paper=in_paper)
     return Page(
         f"Noisy {kind} among the most important ones", claims,
         Figure("kde", f"Noisy {kind} among the top k by value: densities over all nodes",

@@ -89,10 +89,8 @@ def consistency_of_models(case: Case) -> Iterator[Value]:
     for method, setting in COMPARED.items():
         explain = (setting.quick() if context.quick else setting).method
         # Another seed for another model: random numbers are not to agree.
-        explained = [
-            context.explanations(model, explain, nodes, seed=place)
-            for place, model in enumerate(models)
-        ]
+        asked = enumerate(models)
+        explained = [context.explanations(m, explain, nodes, seed=place) for place, m in asked]
         playing = playing or {node: list(e.features) for node, e in explained[0].items()}
         for pair, (i, j) in MODEL_PAIRS.items():
             for node in explained[i].keys() & explained[j].keys() & playing.keys():
@@ -219,15 +217,10 @@ def left_out_as_one(case: Case) -> Iterator[Value]:
 
 def with_and_without(dataset: str) -> dict[str, Setting]:
     """The indirect effect off and on, with the paper's coalitions and with ours."""
-    games = {
-        f"{PAPER_ROWS}, {words}": GraphSVX.paper(dataset, indirect=effect)
-        for words, effect in WAYS.items()
-    }
-    games[f"{PAPER_ROWS}, {RELEASED}"] = GraphSVX.paper(dataset, variant="released")
-    games |= {
-        f"{OUR_ROWS}, {words}": GraphSVX(samples=1000, indirect=effect)
-        for words, effect in WAYS.items()
-    }
+    paper, ours = partial(GraphSVX.paper, dataset), partial(GraphSVX, samples=1000)
+    games = {f"{PAPER_ROWS}, {words}": paper(indirect=effect) for words, effect in WAYS.items()}
+    games[f"{PAPER_ROWS}, {RELEASED}"] = paper(variant="released")
+    games |= {f"{OUR_ROWS}, {words}": ours(indirect=effect) for words, effect in WAYS.items()}
     return {RANDOM: CHANCE, **{name: Setting(game) for name, game in games.items()}}
 
 
@@ -249,15 +242,11 @@ FITS: dict[str, Estimator] = {ENDS: WLS(), NO_ENDS: NoEnds(), "WLR": WLR(), "Las
 def fits(dataset: str) -> dict[str, Setting]:
     """Every fit on the paper's rows and on ours."""
     game = paper_game(dataset)
-    masks = {PAPER_ROWS: game.mask, OUR_ROWS: Paired()}
-    return {
-        FIT_RANDOM: CHANCE,
-        **{
-            f"{rows}, {name}": Setting(replace(game, mask=mask, estimator=fit))
-            for rows, mask in masks.items()
-            for name, fit in FITS.items()
-        },
-    }
+    settings = {FIT_RANDOM: CHANCE}
+    for rows, mask in ((PAPER_ROWS, game.mask), (OUR_ROWS, Paired())):
+        for name, fit in FITS.items():
+            settings[f"{rows}, {name}"] = Setting(replace(game, mask=mask, estimator=fit))
+    return settings
 
 
 PAPER_DISTANCE = total_variation(

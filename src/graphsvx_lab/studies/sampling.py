@@ -90,9 +90,8 @@ MASK_GRID = Grid(
 @study_of(MASK_GRID)
 def masks(results: Measurements) -> Page:
     """All, Random, Smart, SmartSeparate, SmarterSeparate and ours at equal budgets"""
-    tables = pivots(
-        results, ("paper", "strict", "AUROC", "error", "own error", "calls", "exact"), paper=PAPER
-    )
+    measures = ("paper", "strict", "AUROC", "error", "own error", "calls", "exact")
+    tables = pivots(results, measures, paper=PAPER)
     return Page(
         "Mask generators at equal budgets",
         [
@@ -175,10 +174,8 @@ def budget(results: Measurements) -> Page:
     cycles, many = data_title(CYCLES), f"{SMARTER}, 1500"
 
     def gains(before: str, after: str) -> dict[str, Estimate]:
-        return {
-            title: results.paired((after, "paper"), (before, "paper"), data=title)
-            for title in NODE_TITLES
-        }
+        pair = (after, "paper"), (before, "paper")
+        return {title: results.paired(*pair, data=title) for title in NODE_TITLES}
 
     claims = [
         *Claim.each(
@@ -200,17 +197,13 @@ def budget(results: Measurements) -> Page:
         if (e := results.estimate(measure, method=f"{name}, {n}", data=title)).seeds}
         for name in (SMARTER, OURS)} for title in results.names("data")}
         for axis, measure in axes.items()}  # fmt: skip
+    in_paper, log = {("accuracy (paper)", cycles): BY_SAMPLES}, ("error", "samples")
+    caption = "Accuracy under both protocols and relative squared error against the number of "
+    caption += "samples. Diamonds: the paper's."
     return Page(
         "How many samples, and how large an order",
         claims,
-        Figure(
-            "samples",
-            "Accuracy under both protocols and relative squared error against the "
-            "number of samples. Diamonds: the paper's.",
-            lambda plots: plots.curves(
-                points, "samples", {("accuracy (paper)", cycles): BY_SAMPLES}, ("error", "samples")
-            ),
-        ),
+        Figure("samples", caption, lambda plots: plots.curves(points, "samples", in_paper, log)),
         {"Details": pivots(results, ("paper", "strict", "AUROC", "error", "own error"))},
         "The paper says that more samples help until a point, after which accuracy falls towards "
         "that of all coalitions.",
@@ -295,12 +288,9 @@ def time(results: Measurements) -> Page:
         {s: SECONDS[GNN][s] / figure for s, figure in SECONDS[f"{PAPERS}, {hops} hops"].items()},
         ratios.get(f"{PAPERS}, {hops} hops", {}), lambda e, p: e.mean >= p, digits=1)]  # fmt: skip
     pair = (f"{PAPERS}, 2 hops", "paper"), (f"{PAPERS}, 3 hops", "paper")
-    claims += Claim.each(
-        "2 hops keep the accuracy of 3, within 0.05",
-        dict.fromkeys(NODE_TITLES, 0.0),
-        {s: results.paired(*pair, data=s) for s in NODE_TITLES},
-        is_close,
-    )
+    statement, gaps = "2 hops keep the accuracy of 3, within 0.05", dict.fromkeys(NODE_TITLES, 0.0)
+    changes = {s: results.paired(*pair, data=s) for s in NODE_TITLES}
+    claims += Claim.each(statement, gaps, changes, is_close)
     title, note = "GNNExplainer's time over that of GraphSVX", "Median over nodes of the ratio"
     rows = [[name, *by_set.values()] for name, by_set in ratios.items()]
     by_ratio = Table(title, ["", *NODE_TITLES], rows, f"{note}, mean over seeds.", digits=1)

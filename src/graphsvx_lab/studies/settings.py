@@ -155,20 +155,11 @@ def settings(results: Measurements) -> Page:
         better.append(best_names)
         furthest, close = max(gaps, default=nan), sum(gap <= CLOSE for gap in gaps)
         beyond = "" if close == len(gaps) else f", furthest {furthest:.3f}"
-        claims.append(
-            Claim(
-                f"On these seeds the selected settings are within {CLOSE} of the best candidate",
-                "",
-                f"{close} of {len(gaps)} sets{beyond}",
-                holds=furthest <= CLOSE if gaps else None,
-                on=name,
-            )
-        )
-    tables = [
-        Table(
-            "The best candidate, where it is not (nearly) the selected one", ["", *titles], better
-        )
-    ]
+        statement = f"On these seeds the selected settings are within {CLOSE} of the best candidate"
+        ours, holds = f"{close} of {len(gaps)} sets{beyond}", furthest <= CLOSE if gaps else None
+        claims.append(Claim(statement, "", ours, holds=holds, on=name))
+    title = "The best candidate, where it is not (nearly) the selected one"
+    tables = [Table(title, ["", *titles], better)]
     tables += [pivot(results, f"{title}: accuracy of all candidates", results.names("measure"),
                      columns="measure", data=title, digits=3) for title in titles]  # fmt: skip
     return Page(
