@@ -21,13 +21,13 @@ BOUNDS = {
     "graphsvx/methods": 5_500,
     "graphsvx/results": 3_070,
     "graphsvx/runs": 2_410,
-    "graphsvx/testing": 1_150,
+    "graphsvx/testing": 1_010,
     "graphsvx/utils": 1_490,
     "graphsvx/views": 2_850,
-    "graphsvx_lab/datasets": 2_320,
-    "graphsvx_lab/metrics": 950,
-    "graphsvx_lab/studies": 4_060,
-    "graphsvx_lab/zoo": 1_520,
+    "graphsvx_lab/datasets": 2_080,
+    "graphsvx_lab/metrics": 930,
+    "graphsvx_lab/studies": 4_010,
+    "graphsvx_lab/zoo": 1_350,
 }
 
 
