@@ -40,8 +40,7 @@ def _list(monkeypatch: pytest.MonkeyPatch, *listed: Study) -> None:
     """Let these be all studies that there are."""
     module = SimpleNamespace(**{study.name: study for study in listed})
     monkeypatch.setitem(sys.modules, "graphsvx_lab.studies.listed", module)
-    names = {study.name: f"listed.{study.name}" for study in listed}
-    monkeypatch.setattr(studies, "_STUDIES", names)
+    monkeypatch.setattr(studies, "_STUDIES", dict.fromkeys(vars(module), "listed"))
 
 
 @pytest.fixture

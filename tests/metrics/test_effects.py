@@ -13,7 +13,6 @@ from graphsvx.methods import Random
 from graphsvx.results.credit import Credit
 from graphsvx_lab.metrics.effects import leave_one_out, score_without
 from graphsvx_lab.studies import faithfulness as retraining
-from graphsvx_lab.zoo import Trained
 from tests.studies.conftest import trained_on
 
 
@@ -22,8 +21,7 @@ def score(edges: int) -> float:
 
 
 def test_only_neighbours_have_an_effect_and_each_the_same(monkeypatch: pytest.MonkeyPatch):
-    untrained = trained_on("tree-cycles")
-    trained = Trained(untrained.model, None, untrained.dataset)
+    trained = trained_on("tree-cycles")
     graph, node = trained.dataset.graph, int(trained.dataset.node_truth.attached[0]) + 2
     near = set(graph.edge_index[0, graph.edge_index[1] == node].tolist())
     drawn = explain(trained.model, graph, node=node, method=Random(players="nodes"), target=1)

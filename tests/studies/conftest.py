@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from graphsvx_lab import datasets
 from graphsvx_lab.studies import StudyContext
 from graphsvx_lab.studies.context import Setting
 from graphsvx_lab.studies.study import Answer, Case
+from graphsvx_lab.zoo import Trained
 
 
 class Degree(nn.Module):
@@ -27,7 +27,7 @@ class Degree(nn.Module):
 
 def trained_on(name: str, model: nn.Module | None = None) -> Any:
     """A data set with a model that was never trained."""
-    return SimpleNamespace(dataset=datasets.load(name, 100), model=model or Degree())
+    return Trained(model or Degree(), None, datasets.load(name, 100))
 
 
 def answer_of(

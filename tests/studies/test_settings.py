@@ -13,7 +13,7 @@ from graphsvx_lab.studies.settings import EXPLAINERS, READINGS, label, tried_set
 
 def test_no_seed_is_used_for_both_choosing_and_scoring():
     choosing = set(settings.GRID.seeds)
-    assert not choosing & {seed for grid in ground_truth.GRIDS for seed in grid.seeds}
+    assert not choosing & {seed for grid in ground_truth.ground_truth.grids for seed in grid.seeds}
     assert min(choosing) >= 100
 
 

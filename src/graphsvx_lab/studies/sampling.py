@@ -33,7 +33,7 @@ from graphsvx_lab.metrics.measurements import (
 )
 from graphsvx_lab.studies import motifs, settings
 from graphsvx_lab.studies.context import CHANCE, Setting
-from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, from_paper, pivots
+from graphsvx_lab.studies.page import Cell, Claim, Figure, Page, Table, dots, from_paper, pivots
 from graphsvx_lab.studies.study import Case, Grid, study_of
 from graphsvx_lab.studies.variants import REFERENCE, paper_game, reference
 
@@ -292,7 +292,7 @@ def time(results: Measurements) -> Page:
     changes = {s: results.paired(*pair, data=s) for s in NODE_TITLES}
     claims += Claim.each(statement, gaps, changes, is_close)
     title, note = "GNNExplainer's time over that of GraphSVX", "Median over nodes of the ratio"
-    rows = [[name, *by_set.values()] for name, by_set in ratios.items()]
+    rows: list[list[Cell]] = [[name, *by_set.values()] for name, by_set in ratios.items()]
     by_ratio = Table(title, ["", *NODE_TITLES], rows, f"{note}, mean over seeds.", digits=1)
     tables = [by_ratio, *pivots(results, ("seconds", "paper", "strict"), paper=SECONDS)]
     caption = "Processor seconds for a node. Diamonds: the paper's, elsewhere."

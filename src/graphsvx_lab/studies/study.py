@@ -292,7 +292,16 @@ class Study:
 def study_of(
     *grids: Grid, takes_times: bool = False
 ) -> Callable[[Callable[[Measurements], Page]], Study]:
-    """A function that makes a page as a study: its name, and what it is about in its docstring."""
+    """Declare a function that makes a page as a study: its docstring says what it is about.
+
+    Args:
+        grids: what is measured.
+        takes_times: whether nothing else may run at the same time.
+
+    Returns:
+        A decorator of a function of the measurements; the study has the function's name.
+
+    """
 
     def declared(page: Callable[[Measurements], Page]) -> Study:
         name, about = page.__name__.replace("_", "-"), page.__doc__ or ""
