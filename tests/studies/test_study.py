@@ -330,7 +330,7 @@ class CountEdges(nn.Module):
 
 def test_graphs_are_named_by_their_place_in_the_data_set(context: StudyContext):
     trained = trained_on("ba-2motifs", CountEdges())
-    trained.card = SimpleNamespace(name="counts")
+    trained = replace(trained, card=SimpleNamespace(name="counts"))
     explained = context.explanations(trained, Random(players="nodes"), [501, 3])
     assert [e.graph_index for e in explained.values()] == list(explained) == [3, 501]
     counts = [trained.dataset.graphs[i].num_edges / 10 for i in (3, 501)]
