@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx import GraphSVX, explain
+from graphsvx.api import explain
 from graphsvx.core.arrays import Bools, Floats
 from graphsvx.core.field import Field
 from graphsvx.core.modules import evaluation_mode
@@ -20,7 +20,7 @@ from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.lazy import plain
 from graphsvx.generators import GameSetup, Generator
 from graphsvx.masks.base import all_rows
-from graphsvx.methods.player_kinds import Edges, Nodes, NodesAndFeatures, PlayerKind
+from graphsvx.methods import Edges, GraphSVX, Nodes, NodesAndFeatures, PlayerKind
 from graphsvx.testing.laws import Laws, random_graph, random_model, random_numbers
 from graphsvx.testing.oracle import distances, shapley_of_table
 from graphsvx.utils.exclusive import exclusive
