@@ -73,7 +73,6 @@ def test_values_are_those_of_single_calls(
         states, ends = game.states(rows), game.end_states()
         assert len(states) == len(rows)
         assert (states[-1], states[0]) == tuple(ends)
-        game.record_output_of(int(ends[1]))
         game.values(states[3:7])
         new = game.count_new(states)
         calls = game.calls

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids, row_keys
+from graphsvx.core.arrays import Bools, Floats, Ids, RowIds
 from graphsvx.errors import BudgetError, see
 from graphsvx.utils.constraints import MOST
 
@@ -107,7 +107,7 @@ class FunctionGame(UnknownStructure):
     players: int
     memory: ClassVar[int | None] = None
     probabilities: ClassVar[bool] = False
-    _ids: dict[bytes, int] = field(default_factory=dict)
+    _ids: RowIds = field(default_factory=RowIds)
     _rows: list[Bools] = field(default_factory=list)
     _values: dict[int, Tensor] = field(default_factory=dict)
 
@@ -118,22 +118,18 @@ class FunctionGame(UnknownStructure):
 
     def states(self, rows: Bools) -> Ids:
         """State ids; each distinct coalition is a state."""
-        ids = []
-        for key, row in zip(row_keys(rows), rows, strict=True):
-            if key not in self._ids:
-                self._ids[key] = len(self._rows)
-                self._rows.append(row)
-            ids.append(self._ids[key])
-        return np.asarray(ids, dtype=np.int64)
+        ids, new = self._ids.add(rows)
+        self._rows.extend(rows[new])
+        return ids
 
     def values(self, states: Ids) -> Tensor:
         """Values of states; the function is called for those not evaluated yet."""
-        new = [int(state) for state in np.unique(states) if int(state) not in self._values]
+        new = [state for state in np.unique(states).tolist() if state not in self._values]
         if new:
             out = self.function(np.stack([self._rows[state] for state in new])).double()
             out = out[:, None] if out.dim() == 1 else out
             self._values.update(zip(new, out, strict=True))
-        return torch.stack([self._values[int(state)] for state in states])
+        return torch.stack([self._values[state] for state in states.tolist()])
 
 
 # Never refused, whatever `memory` says: about what importing a library takes.

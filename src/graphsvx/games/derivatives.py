@@ -25,7 +25,8 @@ from graphsvx.core.arrays import Bools, Floats
 
 DOUBT_OF_SLOPES = 1.5
 """Factor of standard errors: slopes have heavy tails, so that their spread is often understated."""
-_GOLDEN = 0.6180339887498949
+GOLDEN = 0.6180339887498949
+"""Its multiples, modulo 1, spread any number of draws evenly."""
 _CURVATURE = 1 / 6  # what slopes at both ends miss of a mean slope, in units of their difference
 _PAIRS_AT_ONCE = 32
 _FIRST_PAIRS = 8  # which tell whether more are worth it
@@ -87,7 +88,7 @@ def expected_by_derivatives(
     unlike: Floats | None = None
     for first, last in pairwise([0, *range(_FIRST_PAIRS, pairs, _PAIRS_AT_ONCE), pairs]):
         count = last - first
-        q = (start + _GOLDEN * np.arange(first, first + count)) % 1.0
+        q = (start + GOLDEN * np.arange(first, first + count)) % 1.0
         rows = rng.random((count, len(players))) < q[:, None]
         rates = slopes(np.concatenate([rows, ~rows]))
         if rates is None or not np.isfinite(rates).all():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, RowIds, no_ids
@@ -30,6 +31,8 @@ Side = Literal["features", "nodes", "edges", "joint"]
 # Bounds of the memory of the boolean matrices of one block of coalitions.
 _BLOCK_BYTES = 64 * 2**20
 _LEAST_BLOCK_BYTES = 4 * 2**20
+_SMALL_BLOCK = 64  # states
+_MOST_CONNECTED = 2048  # nodes of a field whose connected sets may be few
 _MOST_STEPS = 8  # of a random walk where the depth of the model is not known
 # Coalitions that derivatives are taken at, calls of a game for one of them, and calls a player from
 # which on values of coalitions alone are better.
@@ -62,8 +65,6 @@ class GameOnGraph(UnknownStructure):
     """Whether coalitions are look-ups of node embeddings."""
     replayed: int = field(default=0, kw_only=True)
     """Coalitions for which plain calls gave the same outputs, after the game was played."""
-    full_output: Tensor | None = field(default=None, kw_only=True)
-    """Raw outputs of the full coalition, [centres, outputs], once it has been evaluated."""
     _ids: RowIds = field(default_factory=RowIds, kw_only=True)
     _raw: Tensor | None = field(default=None, kw_only=True)
     """Raw outputs of the states, [states, centres, outputs]."""
@@ -99,10 +100,40 @@ class GameOnGraph(UnknownStructure):
         """Whether the explained scores are on the scale of probabilities."""
         return self.query.model.scale == "probability"
 
+    def states(self, rows: Bools) -> Ids:
+        """State ids of coalitions [coalitions, M]; nothing is evaluated."""
+        if self._end_states is None:
+            # Together with the first ones: two rows alone would take almost as long.
+            ids = self._numbered(np.concatenate([empty_and_full(self.players), rows]))
+            self._end_states = ids[:2]
+            return ids[2:]
+        return self._numbered(rows)
+
+    def _numbered(self, rows: Bools) -> Ids:
+        raise NotImplementedError
+
+    def end_states(self) -> Ids:
+        """State ids of the empty and the full coalition."""
+        if self._end_states is None:
+            self.states(np.zeros((0, self.players), dtype=bool))
+        return cast(Ids, self._end_states)
+
     def played(self) -> Tensor:
         """Raw outputs of all states that have been evaluated."""
         raw = cast(Tensor, self._raw)
         return raw[torch.from_numpy(self._evaluated[: len(raw)])]
+
+    @property
+    def full_output(self) -> Tensor | None:
+        """Raw outputs of the full coalition, [centres, outputs]; None: not evaluated."""
+        full = int(self.end_states()[1])
+        return cast(Tensor, self._raw)[full] if self._evaluated[full] else None
+
+    def _number(self, *parts: Bools) -> tuple[Ids, Ids]:
+        """State ids by content, and the positions of new states."""
+        ids, new = self._ids.add(*parts)
+        self._evaluated = np.concatenate([self._evaluated, np.zeros(len(new), dtype=bool)])
+        return ids, new
 
     def _with(self, before: Tensor | None, states: Ids, new: Tensor) -> Tensor:
         """A row for each state, with new ones for some."""
@@ -118,6 +149,37 @@ class GameOnGraph(UnknownStructure):
         return before
 
 
+class _Block(NamedTuple):
+    """States that were numbered together, to be evaluated."""
+
+    numbers: Ids
+    rows: Bools
+    """Coalitions."""
+    graphs: Perturbations | None = None
+    """None: they are made once more when they are evaluated."""
+    hops: HopCounts = np.zeros((0, 0), dtype=np.uint8)
+    """From each node of perturbed graphs to a centre."""
+
+    def at(self, places: Ids) -> _Block:
+        """Some of the states."""
+        numbers, rows, graphs, hops = self
+        if len(places) == len(numbers):
+            return self
+        if graphs is None:
+            return _Block(numbers[places], rows[places])
+        return _Block(numbers[places], rows[places], graphs.take(places), hops[places])
+
+    def merged(self, other: _Block) -> _Block | None:
+        """Both as one; None where perturbed graphs are of different kinds."""
+        numbers = np.concatenate([self.numbers, other.numbers])
+        rows = np.concatenate([self.rows, other.rows])
+        if self.graphs is None or other.graphs is None:
+            return _Block(numbers, rows)
+        graphs = self.graphs.concatenated(other.graphs)
+        hops = np.concatenate([self.hops, other.hops])
+        return None if graphs is None else _Block(numbers, rows, graphs, hops)
+
+
 @dataclass(eq=False)
 class GraphGame(GameOnGraph):
     """Game over features, nodes, both, or edges of a receptive field.
@@ -130,16 +192,9 @@ class GraphGame(GameOnGraph):
     """Whether the other kind of players is active (relative efficiency) or not."""
     full_setup: GameSetup | None = None
     """Feature game with all nodes off: the setup with the nodes that `setup` leaves out."""
-    _blocks: list[tuple[int, Perturbations | Bools, HopCounts]] = field(default_factory=list)
-    """(first state id, perturbed graphs or coalitions, hop counts) of each block that has states
-    to evaluate."""
+    _blocks: list[_Block] = field(default_factory=list)
     _values: Tensor | None = None
-    _recorded_state: int = -1
     _expected: ExpectedCredit | None = None
-
-    def record_output_of(self, state: int) -> None:
-        """Keep the raw outputs of this state in `full_output`."""
-        self._recorded_state = state
 
     @property
     def calls(self) -> int:
@@ -193,144 +248,104 @@ class GraphGame(GameOnGraph):
             return np.ones((count, players.features), dtype=bool), rows
         return np.full((count, players.features), self.rest_on), rows
 
-    def states(self, rows: Bools) -> Ids:
+    def _numbered(self, rows: Bools) -> Ids:
         """State ids; coalitions that differ only where there is no influence share one."""
         size, edges = self.setup.field.size, len(self.setup.field.edges)
         changes_edges = self.side == "edges" or not trait(self.generator, "blocks_paths")
         block_bytes = min(_BLOCK_BYTES, max(_LEAST_BLOCK_BYTES, self.memory // 8))
         # Searches keep two bits for each edge, graphs with edges of their own some bytes more.
         step = max(1, block_bytes // (16 * size + edges // 4 + 2 * edges * changes_edges))
-        blocks = [rows[first : first + step] for first in range(0, len(rows), step)]
-        # Where perturbed graphs would take much memory, they are made again to be evaluated.
+        # Where perturbed graphs would take much memory, they are made again to be evaluated; of
+        # features the graph is the same for all coalitions.
         bytes_per_graph = 2 * size + edges * changes_edges
-        keep_graphs = len(rows) * bytes_per_graph <= self.memory // 4
-        first_time = self._end_states is None
-        if first_time:
-            # Together with the first block: two rows alone would take almost as long.
-            blocks[:1] = [np.concatenate([empty_and_full(self.players), *blocks[:1]])]
-        numbered = [self._block(block, keep_graphs) for block in blocks]
-        ids = np.concatenate([no_ids(), *numbered])
-        if first_time:
-            self._end_states, ids = ids[:2], ids[2:]
-        return ids
+        keep_graphs = self.side != "features" and len(rows) * bytes_per_graph <= self.memory // 4
+        numbered = []
+        for first in range(0, len(rows), step):
+            part, start = rows[first : first + step], len(self._ids)
+            block, relevant = _Block(np.arange(len(part)), part), [part]
+            if self.side != "features":
+                graphs, hops = self._perturb(part)
+                relevant = self._relevant(part, graphs, hops)
+                if keep_graphs:
+                    block = block._replace(graphs=graphs, hops=hops)
+            ids, new = self._number(*relevant)
+            numbered.append(ids)
+            if len(new):
+                self._blocks.append(block.at(new)._replace(numbers=start + np.arange(len(new))))
+        return np.concatenate([no_ids(), *numbered])
 
-    def end_states(self) -> Ids:
-        """State ids of the empty and the full coalition."""
-        if self._end_states is None:
-            self.states(np.zeros((0, self.players), dtype=bool))
-        return cast(Ids, self._end_states)
-
-    def _block(self, rows: Bools, keep_graphs: bool) -> Ids:
-        if self.side == "features":
-            # The graph is the same for all coalitions; feature rows are built when evaluated.
-            return self._number([rows], rows, np.zeros((len(rows), 0), dtype=np.uint8))
+    def _relevant(self, rows: Bools, perturbations: Perturbations, hops: HopCounts) -> list[Bools]:
+        """What can matter of perturbed graphs: where it is equal, so is the state."""
         features_on, _ = self._split(rows)
-        perturbations, hops = self._perturb(rows)
         field = self.setup.field
         live = hops < UNREACHABLE
         # Two coalitions are one state if nothing that can matter differs: nodes, edges, features.
         of_graph = self.query.kind == "graph" and not perturbations.removes_rows
-        parts = [live] if self.evaluator.local else [] if of_graph else [perturbations.active]
+        parts = [live] if self.evaluator.local else []
+        if not self.evaluator.local and not of_graph:
+            parts.append(perturbations.active)
         if of_graph or perturbations.changes_edges:
             edges = perturbations.active_edges(field)
             parts.append(edges & live[:, field.target] if self.evaluator.local else edges)
         # A generator that says nothing of its feature rows may have changed them in any way.
-        row_trait = trait(self.generator, "feature_rows")
-        if row_trait == "any":
+        feature_rows = trait(self.generator, "feature_rows")
+        if feature_rows == "any":
             names = _names_of_rows(perturbations.feature_table)
             parts.append(np.where(live, names[perturbations.feature_rows()], 0))
-        elif row_trait == "by_mask":
+        elif feature_rows == "by_mask":
             parts += [live & (perturbations.feature_rows() >= field.size), features_on]
         elif self.side == "joint":
             parts.append(features_on)
-        if keep_graphs:
-            return self._number(parts, perturbations, hops)
-        return self._number(parts, rows, np.zeros((len(rows), 0), dtype=np.uint8))
-
-    def _number(self, parts: list[Bools], block: Perturbations | Bools, hops: HopCounts) -> Ids:
-        """State ids by content; new states are stored for evaluation."""
-        start = len(self._ids)
-        ids, new = self._ids.add(*parts)
-        if len(new):
-            all_new = len(new) == len(ids)
-            stored = block
-            if not all_new:
-                stored = block.take(new) if isinstance(block, Perturbations) else block[new]
-            self._blocks.append((start, stored, hops if all_new else hops[new]))
-            self._evaluated = np.concatenate([self._evaluated, np.zeros(len(new), dtype=bool)])
-        return ids
+        return parts
 
     def values(self, states: Ids) -> Tensor:
         """Scores of states; those not evaluated yet are evaluated in few batches."""
         pending = np.zeros(len(self._ids), dtype=bool)
         pending[states] = True
         pending &= ~self._evaluated
-        waiting: tuple[Ids, Perturbations, HopCounts] | None = None
-        features: list[tuple[Ids, Bools]] = []
-        for start, block, hops in self._blocks:
-            positions = np.flatnonzero(pending[start : start + len(block)])
-            if not len(positions):
+        waiting: _Block | None = None
+        for stored in self._blocks:
+            block = stored.at(np.flatnonzero(pending[stored.numbers]))
+            if not len(block.numbers):
                 continue
-            numbers = start + positions
-            if not isinstance(block, Perturbations):
-                if self.side == "features":
-                    features.append((numbers, block[positions]))
-                else:
-                    self._play(numbers, *self._perturb(block[positions]))
-                continue
-            now = (numbers, block, hops)
-            if len(positions) < len(block):
-                now = (numbers, block.take(positions), hops[positions])
             # Small blocks are merged with the next: a batch costs much the same for few graphs.
-            merged = waiting[1].concatenated(now[1]) if waiting and len(waiting[0]) < 64 else None
-            if waiting and merged:
-                now = (
-                    np.concatenate([waiting[0], numbers]),
-                    merged,
-                    np.concatenate([waiting[2], now[2]]),
-                )
-            elif waiting:
-                self._play(*waiting)
-            waiting = now
+            if waiting and (self.side == "features" or len(waiting.numbers) < _SMALL_BLOCK):
+                merged = waiting.merged(block)
+            else:
+                merged = None
+            if waiting and not merged:
+                self._evaluate(waiting)
+            waiting = merged or block
         if waiting:
-            self._play(*waiting)
-        if features:
-            states_of, rows = zip(*features, strict=True)
-            self._play_features(np.concatenate(states_of), np.concatenate(rows))
-        self._blocks = [
-            block
-            for block in self._blocks
-            if not self._evaluated[block[0] : block[0] + len(block[1])].all()
-        ]
+            self._evaluate(waiting)
+        self._blocks = [block for block in self._blocks if not self._evaluated[block.numbers].all()]
         if self._values is None:
             raise RuntimeError("no state has been asked for yet")
         return self._values.index_select(0, torch.from_numpy(states))
 
-    def _play(self, numbers: Ids, perturbations: Perturbations, hops: HopCounts) -> None:
-        self._store(numbers, self.evaluator.evaluate(self.setup.field, perturbations, hops))
+    def _evaluate(self, block: _Block) -> None:
+        """Evaluate states; where graphs are made once more, in chunks that fit into memory."""
+        numbers, rows, graphs, hops = block
+        field, graph = self.setup.field, self.query.graph
+        if graphs is not None:
+            self._store(numbers, self.evaluator.evaluate(field, graphs, hops))
+            return
+        row_bytes = self.setup.num_feature_nodes * graph.num_features * graph.x.element_size()
+        step = max(1, self.query.memory // (4 * max(1, row_bytes)))
+        for first in range(0, len(numbers), step):
+            part = slice(first, first + step)
+            self._store(numbers[part], self.evaluator.evaluate(field, *self._perturb(rows[part])))
 
     def _perturb(self, rows: Bools) -> tuple[Perturbations, HopCounts]:
         """The perturbed graphs of coalitions, and hops from each node to a centre in them."""
-        perturbations = self.generator(self.setup, *self._split(rows))
-        return perturbations, self.evaluator.hop_counts(self.setup.field, perturbations)
-
-    def _play_features(self, numbers: Ids, rows: Bools) -> None:
-        """Evaluate coalitions of features in chunks whose rows fit into memory."""
-        field, graph = self.setup.field, self.query.graph
-        row_bytes = self.setup.num_feature_nodes * graph.num_features * graph.x.element_size()
-        step = max(1, self.query.memory // (4 * max(1, row_bytes)))
-        for first in range(0, len(rows), step):
-            part = slice(first, first + step)
-            perturbations = self.generator(self.setup, *self._split(rows[part]))
-            hops = self.evaluator.hop_counts(field, perturbations.take(slice(0, 1)))
-            hops = np.broadcast_to(hops, (len(perturbations), field.size))
-            self._store(numbers[part], self.evaluator.evaluate(field, perturbations, hops))
+        perturbations, field = self.generator(self.setup, *self._split(rows)), self.setup.field
+        if self.side != "features":
+            return perturbations, self.evaluator.hop_counts(field, perturbations)
+        hops = self.evaluator.hop_counts(field, perturbations.take(slice(0, 1)))
+        return perturbations, np.broadcast_to(hops, (len(perturbations), field.size))
 
     def _store(self, states: Ids, out: Tensor) -> None:
         """Store the scores of `states` (ascending ids)."""
-        at = int(np.searchsorted(states, self._recorded_state))
-        if at < len(states) and states[at] == self._recorded_state:
-            self.full_output = out[at]
         on_cpu = out.cpu()  # one copy, and no waits for the device; a decoder stays where it is
         scores = self.query.scores(on_cpu if self.query.decoder is None else out)
         self._values = self._with(self._values, states, scores.cpu())
@@ -350,16 +365,10 @@ class GraphGame(GameOnGraph):
     def player_edges(self) -> Bools | None:
         """Edges between players, directly or through nodes that are always active."""
         players, field = self.setup.players, self.setup.field
-        if (
-            self.side != "nodes"
-            or not trait(self.generator, "blocks_paths")
-            or not self.evaluator.local
-        ):
-            return None
-        if players.nodes != len(players.node_members):
-            return None
-        size = field.size
-        if size > 2048:  # too many connected sets to enumerate
+        blocks_paths = self.side == "nodes" and trait(self.generator, "blocks_paths")
+        single_nodes, size = players.nodes == len(players.node_members), field.size
+        # In large fields there are too many connected sets to enumerate.
+        if not (blocks_paths and self.evaluator.local and single_nodes and size <= _MOST_CONNECTED):
             return None
         inner = field.inner_edges
         sends = np.zeros((size, size), dtype=bool)
@@ -389,28 +398,21 @@ class GraphGame(GameOnGraph):
         of the score by how active they are tells their marginal contributions to a coalition, all
         of them at once. None: not known, or not worth it.
         """
-        depth, field = self.evaluator.depth, self.setup.field
-        members = self.setup.players.node_members
-        if (
-            not self.evaluator.has_slopes
-            or depth is None
-            or self.side != "nodes"
-            or len(members) != self.players
-        ):
-            return None
-        if self.generator != Isolate():  # another one may do more with a player than cut it off
+        field, members = self.setup.field, self.setup.players.node_members
+        # Another generator may do more with a player than cut it off.
+        single_nodes = self.side == "nodes" and len(members) == self.players
+        cut_off = single_nodes and self.generator == Isolate()
+        if not cut_off or not self.evaluator.has_slopes or (self.evaluator.depth or 0) < 2:
             return None
         beyond_neighbours = field.hops[members] > 1
         coalitions = min(_MOST_SLOPES, calls // _CALLS_PER_SLOPE) // 2 * 2
         few = np.count_nonzero(beyond_neighbours) * _CALLS_A_PLAYER <= calls
         too_large = _BYTES_OF_SLOPES * (field.size + len(field.inner_edges)) > self.memory
-        if depth < 2 or few or too_large or coalitions < _LEAST_SLOPES:
+        if few or too_large or coalitions < _LEAST_SLOPES:
             return None
         before = self._expected
         if before is None or (before.players.any() and before.coalitions < coalitions):
-            ends = self.end_states()
-            self.record_output_of(int(ends[1]))
-            outputs, _ = self.query.choose_outputs(self.values(ends)[1])
+            outputs, _ = self.query.choose_outputs(self.values(self.end_states())[1])
             columns = slice(outputs[0], outputs[-1] + 1)
             self._expected = expected_by_derivatives(
                 partial(self._slopes, columns),
@@ -485,9 +487,14 @@ def prior_of_nodes(field: Field, players: Players, steps: int) -> PlayerPrior | 
     prior = _prior(owner, visits[members], field.hops[members] <= 1, players.nodes)
     if prior is None or steps < 2 or len(owner) != players.nodes:
         return prior
-    direct = np.flatnonzero(prior.direct)
-    received = _messages(field)[members[direct]]
-    return replace(prior, passed=_passed_on(field, members, direct), received=received)
+    direct = members[prior.direct]
+    received = _messages(field)[direct]
+    if not len(direct) or len(direct) * len(members) > _MOST_PASSED:
+        return replace(prior, received=received)
+    inner = field.inner_edges[field.source[field.inner_edges] != field.target[field.inner_edges]]
+    source, target = field.source[inner], field.target[inner]
+    shares = csr_array((1 / _messages(field)[target], (target, source)), shape=(field.size,) * 2)
+    return replace(prior, passed=shares[direct][:, members].toarray(), received=received)
 
 
 def prior_of_edges(field: Field, players: Players, steps: int) -> PlayerPrior | None:
@@ -507,26 +514,10 @@ def _prior(owner: Ids, mass: Floats, direct: Bools, players: int) -> PlayerPrior
     return PlayerPrior(np.maximum(relevance, least / 10), np.bincount(owner, direct, players) > 0)
 
 
-def _passed_on(field: Field, members: Ids, direct: Ids) -> Floats | None:
-    """Share of messages to each direct player that comes from each player, [direct, players]."""
-    if not len(direct) or len(direct) * len(members) > _MOST_PASSED:
-        return None
-    place = np.full(field.size, -1)
-    place[members] = np.arange(len(members))
-    row = np.full(field.size, -1)
-    row[members[direct]] = np.arange(len(direct))
-    source, target = field.source[field.inner_edges], field.target[field.inner_edges]
-    used = (row[target] >= 0) & (place[source] >= 0) & (source != target)
-    in_degree = _messages(field)
-    passed = np.zeros((len(direct), len(members)))
-    np.add.at(passed, (row[target[used]], place[source[used]]), 1 / in_degree[target[used]])
-    return passed
-
-
 def _messages(field: Field) -> Floats:
     """Number of messages that each node of the field combines, its own included."""
-    in_degree: Floats = np.bincount(field.target, minlength=field.size).astype(np.float64)
-    return 1 + in_degree[: field.size]
+    in_degree = np.bincount(field.target, minlength=field.size)[: field.size]
+    return 1 + in_degree.astype(np.float64)
 
 
 def _walk_masses(field: Field, steps: int) -> tuple[Floats, Floats]:

@@ -20,7 +20,7 @@ from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.pooled import NodeEmbeddings
 from graphsvx.engine.states import Lookup, States
-from graphsvx.games.base import LEAST_MEMORY, empty_and_full
+from graphsvx.games.base import LEAST_MEMORY
 from graphsvx.games.graph_game import GameOnGraph, GraphGame, Side
 from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
 
@@ -72,22 +72,11 @@ class LookupGame(GameOnGraph):
             steps.append(steps[-1] // 2)
         return steps
 
-    def states(self, rows: Bools) -> Ids:
+    def _numbered(self, rows: Bools) -> Ids:
         """State ids; each distinct coalition is a state."""
-        ids, new = self._ids.add(rows)
-        if len(new):
-            self._rows.append(rows[new])
-            self._evaluated = np.concatenate([self._evaluated, np.zeros(len(new), dtype=bool)])
+        ids, new = self._number(rows)
+        self._rows.append(rows[new])
         return ids
-
-    def end_states(self) -> Ids:
-        """State ids of the empty and the full coalition."""
-        if self._end_states is None:
-            self._end_states = self.states(empty_and_full(self.players))
-        return self._end_states
-
-    def record_output_of(self, state: int) -> None:
-        """The output of the full coalition is recorded anyway."""
 
     def values(self, states: Ids) -> Tensor:
         """Scores of states, [states, outputs], float64."""
@@ -107,9 +96,6 @@ class LookupGame(GameOnGraph):
             out = self._look_up(self._rows[0][all_states], len(looked_up))
             self._raw = self._with(self._raw, new, out[:, None])
             self._evaluated[new] = True
-            full = int(self.end_states()[1])
-            if self._evaluated[full]:
-                self.full_output = self._raw[full]
         return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))
 
     def embeddings(self, rows: Bools) -> NodeEmbeddings:
@@ -175,56 +161,40 @@ def separate_games(
         calls: model calls for all games together.
 
     """
-    games: list[GraphGame | LookupGame] = []
-    for game in _games(query, evaluator, setup, generator, separate, looks_up):
-        coalitions = 1 << min(game.players, 62)
-        few = coalitions <= min(calls, evaluator.checks.plain_up_to)
-        if few and not evaluator.checks.proved and isinstance(game, GraphGame):
-            calls -= coalitions
-            games.append(
-                replace(
-                    game,
-                    evaluator=evaluator.by_definition(),
-                    setup=game.full_setup or setup,
-                    full_setup=None,
-                )
-            )
-        else:
-            games.append(game)
-    return games
 
-
-def _games(
-    query: Query,
-    evaluator: Evaluator,
-    setup: GameSetup,
-    generator: Generator,
-    separate: bool,
-    looks_up: bool,
-) -> list[GraphGame | LookupGame]:
     def game(side: Side) -> GraphGame | LookupGame:
         lookup = evaluator.lookup if looks_up and isinstance(evaluator, States) else None
         if lookup is not None and side in ("nodes", "edges"):
             return LookupGame(query, evaluator, setup, generator, side, lookup)
         return GraphGame(query, evaluator, setup, generator, side, rest_on=side == "nodes")
 
-    players = setup.players
+    players, games = setup.players, list[GraphGame | LookupGame]()
     if players.edges:
-        return [game("edges")]
-    if players.features and not players.nodes:
-        return [game("features")]
-    if not separate and players.features:
-        return [game("joint")]
-    games: list[GraphGame | LookupGame] = []
-    if players.features and not (generator == Isolate() or isinstance(generator, Indirect)):
-        games.append(game("features"))
-    elif players.features:
-        # All nodes are off, so there is no indirect effect.
-        alone = _setup_without_nodes(setup, evaluator)
-        games.append(
-            GraphGame(query, evaluator, alone, Isolate(), "features", False, full_setup=setup)
-        )
-    return [*games, game("nodes")]
+        games = [game("edges")]
+    elif players.features and not players.nodes:
+        games = [game("features")]
+    elif players.features and not separate:
+        games = [game("joint")]
+    else:
+        if players.features and (generator == Isolate() or isinstance(generator, Indirect)):
+            # All nodes are off, so there is no indirect effect.
+            alone = _setup_without_nodes(setup, evaluator)
+            games.append(
+                GraphGame(
+                    query, evaluator, alone, Isolate(), "features", rest_on=False, full_setup=setup
+                )
+            )
+        elif players.features:
+            games.append(game("features"))
+        games.append(game("nodes"))
+    for place, asked in enumerate(games):
+        coalitions = 1 << min(asked.players, 62)
+        few = coalitions <= min(calls, evaluator.checks.plain_up_to)
+        if few and not evaluator.checks.proved and isinstance(asked, GraphGame):
+            calls -= coalitions
+            plain, whole = evaluator.by_definition(), asked.full_setup or setup
+            games[place] = replace(asked, evaluator=plain, setup=whole, full_setup=None)
+    return games
 
 
 def _setup_without_nodes(setup: GameSetup, evaluator: Evaluator) -> GameSetup:

@@ -87,9 +87,7 @@ class Greedy(Baseline):
     def _run(self, query: Query, evaluator: Evaluator, seed: int) -> _Run:
         setup = baseline_setup(query, evaluator, self.players, self.features, self.hops)
         game = GraphGame(query, evaluator, setup, Isolate(), "joint", rest_on=True)
-        ends = game.end_states()
-        game.record_output_of(int(ends[1]))
-        empty, full = game.values(ends)
+        empty, full = game.values(game.end_states())
         prediction = Prediction.of(query, evaluator, full)
         require_memory(game.memory, 3 * game.players**2, game.players, game.players)
         losses, bases, removed = zip(

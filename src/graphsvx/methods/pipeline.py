@@ -99,9 +99,7 @@ class Sampling:
         memory = getattr(estimator_for(masks, self.estimator), "memory", None)
         if memory is not None and masks.credit is None:
             require_memory(game.memory, memory(*masks.rows.shape), *masks.rows.shape)
-        ends = game.end_states()
-        game.record_output_of(int(ends[1]))
-        values = game.values(np.concatenate([ends, masks.states]))
+        values = game.values(np.concatenate([game.end_states(), masks.states]))
         return PlayedGame(game, masks, values, budget, derivatives)
 
     def _choose(self, game: PlayableGame, coalitions: int) -> tuple[Masks, ExpectedCredit | None]:
