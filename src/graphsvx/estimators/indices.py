@@ -18,8 +18,6 @@ from graphsvx.core.arrays import Floats, Ids
 from graphsvx.estimators.covariance import NODES
 from graphsvx.utils.constraints import Block, Checked
 
-_SLOPE_NODES = 25  # of an interpolation, exact up to rounding where quadratures are
-
 
 class Index(Protocol):
     """An interaction index."""
@@ -71,17 +69,12 @@ def _at(*masses: tuple[float, float]) -> Quadrature:
 
 def _change_of_slope(factor: float) -> Quadrature:
     """factor (f'(1) - f'(0)). Exact up to rounding for products as those of `_legendre`."""
-    places = np.arange(_SLOPE_NODES)
-    last = _SLOPE_NODES - 1
-    nodes = (1 - np.cos(np.pi * places / last)) / 2
-    # Barycentric weights of Chebyshev nodes, and the derivative of Lagrange polynomials by them.
-    weights = (-1.0) ** places * np.where(places % last == 0, 0.5, 1.0)
-    slopes = np.zeros((2, _SLOPE_NODES))
-    for row, end in enumerate((0, last)):
-        others = places != end
-        slopes[row, others] = weights[others] / weights[end] / (nodes[end] - nodes[others])
-        slopes[row, end] = -slopes[row].sum()
-    return Quadrature(nodes, factor * (slopes[1] - slopes[0]))
+    degrees = np.arange(2 * NODES + 1)  # as many as the quadrature integrates
+    nodes = np.cos(np.pi * degrees / degrees[-1])
+    # On [-1, 1] the Chebyshev polynomial of degree k has the slopes k^2 and -(-1)^k k^2.
+    slopes = degrees**2 * (1 + (-1.0) ** degrees)
+    weights = np.linalg.solve(np.polynomial.chebyshev.chebvander(nodes, degrees[-1]).T, slopes)
+    return Quadrature((1 + nodes) / 2, 2 * factor * weights)
 
 
 @dataclass(frozen=True)
@@ -107,6 +100,20 @@ class KSII(SII):
     """
 
     name: ClassVar[str] = "k-SII"
+
+    def __call__(self, size: int, order: int, inside: Ids, outside: Ids) -> Floats:
+        """SII's weights and those of what larger sets add, by the ends: see `quadrature`."""
+        weights, none, full = (
+            super().__call__(size, order, inside, outside),
+            inside == 0,
+            outside == 0,
+        )
+        if order > size:
+            weights += (none * 1.0 - full) / 2
+        if order > size + 1:
+            at_full = full * inside - (outside == 1)
+            weights += (at_full + none * outside - (inside == 1)) / 12
+        return weights
 
     def quadrature(self, size: int, order: int) -> Quadrature:
         """SII and what larger sets add, by the ends: sums over them are derivatives in q.

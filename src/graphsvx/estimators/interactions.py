@@ -7,12 +7,12 @@ all coalitions, each index is a weighted sum over them, with closed-form weights
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import bernoulli, comb, stdtrit
+from scipy.special import stdtrit
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
@@ -23,7 +23,6 @@ from graphsvx.masks.base import Masks
 
 MOST_PLAYERS = {2: 64, 3: 24}
 """Players whose pairs, or pairs and triples, are listed: the heaviest."""
-_SHAPLEY = SII().quadrature(1, 1)
 _SEEN = 768  # pairs of coalitions that a process sees
 # Triples are differences of eight values, of which held-out pairs tell less: chosen on other games
 # than those that coverage is measured on.
@@ -113,18 +112,26 @@ def exact_interactions(
     members, boundary: [states, M]; values: [states, outputs]. Sets of one player are listed for
     all players.
     """
-    sums = _StateSums(members, boundary, values, index, order)
-    # k-SII(S) = sum over T of B_|T| SII(S + T), B the Bernoulli numbers; T over all players.
-    factors = bernoulli(order) if isinstance(index, KSII) else [1.0]
-    singles = sum(f * sums.singles(others) for others, f in enumerate(factors[:order]))
-    by_size = [(np.arange(members.shape[1])[:, None], singles)]
-    if order > 1:
-        sets = _sets(listed, 2)
-        pairs = sum(f * sums.pairs(listed, others) for others, f in enumerate(factors[: order - 1]))
-        by_size.append((sets, pairs[tuple(np.searchsorted(listed, sets).T)]))
-    if order > 2:
-        sets = _sets(listed, 3)
-        by_size.append((sets, sums.triples(sets)))
+    r, b = members.sum(1), boundary.sum(1)
+
+    def weights(size: int) -> list[Floats]:
+        """(-1)^outside W of states with 0, 1, ... `size` of a set's players in R, others in B."""
+        by_inside = []
+        for inside in range(size + 1):
+            x, y = r - inside, b - (size - inside)
+            weight = index(size, order, np.maximum(x, 0), np.maximum(y, 0))
+            signed = (-1.0) ** (size - inside) * weight
+            by_inside.append(np.where((x >= 0) & (y >= 0), signed, 0.0))
+        return by_inside
+
+    outside, inside = (weight[:, None] * values for weight in weights(1))
+    everyone = np.arange(members.shape[1])[:, None]
+    by_size = [(everyone, members.T @ inside + boundary.T @ outside)]
+    on, off = members[:, listed].astype(np.float64), boundary[:, listed].astype(np.float64)
+    for size in range(2, order + 1):
+        places = _sets(np.arange(len(listed)), size)
+        sums = [_sums(on, off, [w * y for w in weights(size)], places) for y in values.T]
+        by_size.append((listed[places], np.stack(sums, 1)))
     return [SetValues(sets, values, np.zeros_like(values)) for sets, values in by_size]
 
 
@@ -132,71 +139,19 @@ def _sets(listed: Ids, size: int) -> Ids:
     return np.array(list(combinations(listed.tolist(), size)), dtype=np.int64).reshape(-1, size)
 
 
-@dataclass(frozen=True, eq=False)
-class _StateSums:
-    """Sums over states of values times the weights of an index."""
-
-    members: Bools
-    boundary: Bools
-    values: Floats
-    index: Index
-    order: int
-
-    def weights(self, inside: int, outside: int) -> Floats:
-        """(-1)^outside W for sets with so many members of R and of B, [states]."""
-        r, b = self.members.sum(1) - inside, self.boundary.sum(1) - outside
-        weights = self.index(inside + outside, self.order, np.maximum(r, 0), np.maximum(b, 0))
-        return np.where((r >= 0) & (b >= 0), (-1.0) ** outside * weights, 0.0)
-
-    def weights_of_larger(self, inside: int, outside: int, others: int) -> Floats:
-        """The same, summed over all sets with so many other players of R and B, [states]."""
-        r, b = self.members.sum(1) - inside, self.boundary.sum(1) - outside
-        total: Floats = sum(
-            comb(r, more_inside)
-            * comb(b, others - more_inside)
-            * self.weights(inside + more_inside, outside + others - more_inside)
-            for more_inside in range(others + 1)
-        )
-        return total
-
-    def singles(self, others: int) -> Floats:
-        """Sums over all sets of a player and so many others, [M, outputs]."""
-        inside, outside = (
-            self.weights_of_larger(*shape, others)[:, None] * self.values
-            for shape in ((1, 0), (0, 1))
-        )
-        return self.members.T @ inside + self.boundary.T @ outside
-
-    def pairs(self, listed: Ids, others: int) -> Floats:
-        """Sums over all sets of a pair and so many others, [listed, listed, outputs]."""
-        on, off = (part[:, listed].astype(np.float64) for part in (self.members, self.boundary))
-        shapes = [self.weights_of_larger(*shape, others) for shape in ((2, 0), (1, 1), (0, 2))]
-        return np.stack([_products(on, off, *(w * y for w in shapes)) for y in self.values.T], -1)
-
-    def triples(self, sets: Ids) -> Floats:
-        """[sets, outputs]."""
-        on, off = self.members.astype(np.float64), self.boundary.astype(np.float64)
-        w3, w2, w1, w0 = (self.weights(*shape) for shape in ((3, 0), (2, 1), (1, 2), (0, 3)))
-        triple_values = np.zeros((len(sets), self.values.shape[1]))
-        for player in np.unique(sets[:, 0]):
-            mine = sets[:, 0] == player
-            i_on, i_off = on[:, player], off[:, player]
-            for output, y in enumerate(self.values.T):
-                with_player = _products(
-                    on,
-                    off,
-                    y * (i_on * w3 + i_off * w2),
-                    y * (i_on * w2 + i_off * w1),
-                    y * (i_on * w1 + i_off * w0),
-                )
-                triple_values[mine, output] = with_player[sets[mine, 1], sets[mine, 2]]
-        return triple_values
-
-
-def _products(on: Floats, off: Floats, two: Floats, mixed: Floats, none: Floats) -> Floats:
-    """on' two on + on' mixed off + off' mixed on + off' none off; weights of states."""
-    across = on.T @ (mixed[:, None] * off)
-    return on.T @ (two[:, None] * on) + off.T @ (none[:, None] * off) + across + across.T
+def _sums(on: Floats, off: Floats, weights: list[Floats], sets: Ids) -> Floats:
+    """Sums over states of weights by the number of a set's players that are members, [sets]."""
+    if sets.shape[1] == 2:
+        none, mixed, two = (weight[:, None] for weight in weights)
+        across = on.T @ (mixed * off)
+        pairs: Floats = on.T @ (two * on) + off.T @ (none * off) + across + across.T
+        return pairs[tuple(sets.T)]
+    sums = np.zeros(len(sets))
+    for player in np.unique(sets[:, 0]):
+        mine = sets[:, 0] == player
+        left = [on[:, player] * w + off[:, player] * v for v, w in pairwise(weights)]
+        sums[mine] = _sums(on, off, left, sets[mine, 1:])
+    return sums
 
 
 def estimated_interactions(
@@ -225,7 +180,7 @@ def estimated_interactions(
         symmetric = symmetrised(rule, parity * (-1) ** size)
         if not len(symmetric.nodes):
             return np.zeros((len(players), values.shape[1])), np.zeros(values.shape[1])
-        if (size, parity) == (1, -1) and _same(symmetric, symmetrised(_SHAPLEY, 1)):
+        if (size, parity) == (1, -1) and _same(symmetric, symmetrised(SII().quadrature(1, 1), 1)):
             return credit, errors
         if parity not in process:
             part = np.concatenate([(full + parity * empty)[None], first + parity * second]) / 2
@@ -237,15 +192,11 @@ def estimated_interactions(
         even, even_errors = part_of_index(1, players)
         odd, odd_errors = part_of_index(-1, players)
         total_errors = np.hypot(even_errors, odd_errors)
-        if _has_triples(index, players.shape[1], len(sets)):
-            total_errors *= _WIDER_WITH_TRIPLES
+        size = players.shape[1]
+        if size == 3 or (isinstance(index, KSII) and size == 1 and len(sets) == 3):
+            total_errors *= _WIDER_WITH_TRIPLES  # they are, or contain, triples
         by_size.append(SetValues(players, even + odd, total_errors))
     return by_size
-
-
-def _has_triples(index: Index, size: int, order: int) -> bool:
-    """Whether values of sets of this size are, or contain, interactions of three players."""
-    return size == 3 or (isinstance(index, KSII) and size == 1 and order == 3)
 
 
 def _same(first: Quadrature, second: Quadrature) -> bool:
