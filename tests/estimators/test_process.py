@@ -53,7 +53,7 @@ def test_the_relevance_that_pairs_were_drawn_with_is_likely(wanted: int) -> None
 
 def test_constant_values_have_no_credit() -> None:
     coalitions = Coalitions.of(np.vstack([np.ones(5), drawn(20, 5).signs]))
-    evidence = process.average_processes(coalitions, np.zeros((21, 1)), None).evidence
+    _, evidence = process.average_processes(coalitions, np.zeros((21, 1)), None)
     assert (evidence.credit == 0).all()
     assert np.isfinite(evidence.variance).all()
 

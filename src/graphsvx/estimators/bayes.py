@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from graphsvx.core.arrays import Bools
+from graphsvx.core.arrays import Bools, Floats
+from graphsvx.estimators.least_squares import player_blocks
 from graphsvx.utils.constraints import Checked, Count, Range
 from graphsvx.utils.imports import require_extra
 
-Floats = NDArray[np.float64]
 CHANGE = "change"
-_ENTRIES = 1 << 21  # of a block of columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +46,8 @@ def chi_square(perturbed: Bools, changed: Bools) -> tuple[Floats, Floats]:
     """
     y = changed.astype(np.float64)
     y_off = y - y.mean()
-    count, players = perturbed.shape
-    squares, excess = np.zeros(players), np.zeros(players)
-    step = max(1, _ENTRIES // max(1, count))
-    for first in range(0, players, step):  # in float64 all at once would take much memory
-        part = slice(first, first + step)
+    squares, excess = np.zeros((2, perturbed.shape[1]))
+    for part in player_blocks(perturbed):  # in float64 all at once would take much memory
         x_off = perturbed[:, part].astype(np.float64)
         x_off -= x_off.mean(0)
         squares[part] = (x_off**2).sum(0)

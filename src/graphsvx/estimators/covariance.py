@@ -105,9 +105,12 @@ class Coalitions:
         combined = np.arange(players)
         if direct is not None and np.count_nonzero(direct) > 1:
             combined = np.flatnonzero(direct)
-        size, direct_signs = (signs.sum(1) + players) / 2, signs[:, combined]
+        size, direct_signs, m = (signs.sum(1) + players) / 2, signs[:, combined], len(combined)
         inner = (size > 0) & (size < players)
-        slope, mean_slope = _falling_slopes(direct_signs)
+        active = (direct_signs.sum(1) + m) / 2
+        fewer, levels = np.minimum(active, m - active), np.arange(1, m)
+        slope = (fewer > 0) / np.maximum(fewer, 1)
+        mean_slope = float((1 / np.minimum(levels, m - levels)).mean()) if m > 1 else 0.0
         centred = (direct_signs - direct_signs.mean(1, keepdims=True)) / 2
         sizes = _size_functions(signs, direct_signs, combined)
         if not components().size_functions:
@@ -117,9 +120,9 @@ class Coalitions:
             units = _root_mean_square(steep, slope > 0), _root_mean_square(sizes, inner)
         alone = np.zeros(len(signs))
         alone[inner] = _credit_alone(size[inner], players) * players / 2
-        count = None if direct is None else len(combined)
+        count = None if direct is None else m
         noise = inner * _noise(size, players, count)
-        if len(combined) < players:  # without direct players, others make little difference
+        if m < players:  # without direct players, others make little difference
             share = size / players
             noise[slope == 0] *= np.minimum(1, 8 * share * (1 - share))[slope == 0]
         return Coalitions(
@@ -144,16 +147,6 @@ class Coalitions:
         """The coalitions at these positions, in the same units."""
         by_pair = ("signs", "noise", "direct_centred", "slope", "sizes", "alone")
         return replace(self, **{name: vars(self)[name][index] for name in by_pair})
-
-
-def _falling_slopes(signs: Floats) -> tuple[Floats, float]:
-    """1 / min(k, m - k) for each pair (0 at both ends), and the mean of all k between."""
-    players = signs.shape[1]
-    size = (signs.sum(1) + players) / 2
-    inner = (size > 0) & (size < players)
-    slope = inner / np.where(inner, np.minimum(size, players - size), 1)
-    sizes = np.arange(1, players)
-    return slope, float((1 / np.minimum(sizes, players - sizes)).mean()) if players > 1 else 0.0
 
 
 def _size_functions(signs: Floats, direct_signs: Floats, combined: Ids) -> Floats:
@@ -221,14 +214,12 @@ class Kernel:
         """Linear effects for a unit of what they have in common, [M]."""
         self._products: dict[float, Floats] = {}
 
-    def _common(self, coalitions: Coalitions) -> Floats:
-        """Regressor of what linear effects have in common, [pairs]."""
-        common: Floats = coalitions.signs @ self.loading
-        return common
-
     def _regressors(self, coalitions: Coalitions) -> Floats:
-        """Rows whose products are the linear part and functions of sizes."""
-        common = self._common(coalitions)[:, None]
+        """Rows whose products are the linear part and functions of sizes.
+
+        Last comes what linear effects have in common.
+        """
+        common = (coalitions.signs @ self.loading)[:, None]
         return np.concatenate([coalitions.signs * self.loading, coalitions.sizes, common], 1)
 
     def _slopes(self, coalitions: Coalitions) -> Floats:
@@ -249,10 +240,10 @@ class Kernel:
 
     @cached_property
     def _likeness(self) -> Floats:
-        """1 - 2 d(S, T) / theta, [pairs, pairs]."""
         return self._likeness_to(self.coalitions)
 
     def _likeness_to(self, others: Coalitions) -> Floats:
+        """1 - 2 d(S, T) / theta, [other pairs, pairs]."""
         weighted = others.signs * (self.relevance / others.players)
         return weighted @ self.coalitions.signs.T
 
@@ -284,7 +275,7 @@ class Kernel:
         """Shapley values of the covariance with each pair, as a function: [pairs, M]."""
         coalitions = self.coalitions
         credit: Floats = coalitions.signs * (2 * self.effect / coalitions.players)
-        credit += np.multiply.outer(self._common(coalitions), 2 * self.loading)
+        credit += np.multiply.outer(coalitions.signs @ self.loading, 2 * self.loading)
         if mixture.per_size:
             part = coalitions.direct_centred * self.effect[coalitions.direct]
             part -= part.mean(1, keepdims=True)

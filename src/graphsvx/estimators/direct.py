@@ -19,7 +19,7 @@ from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 
 
-def mask_as_credit(ids: Tensor, rows: Sequence[Tensor]) -> Credit:
+def mask_as_credit(ids: Tensor, rows: Tensor | Sequence[Tensor]) -> Credit:
     """A mask as credit: one row of values per output, without standard errors."""
     values = torch.stack([row.detach().double().cpu() for row in rows])
     return Credit(ids.cpu(), values, torch.full_like(values, torch.nan))
@@ -79,16 +79,13 @@ def as_nodes(explanation: Explanation) -> Explanation:
     ids = ids[~torch.isin(ids, torch.tensor(explanation.centres, dtype=torch.long))]
     edges = explanation.edge_credit
     values = edges_to_nodes(edges.ids, edges.values, ids)
-    return replace(explanation, node_credit=Credit(ids, values, torch.full_like(values, torch.nan)))
+    return replace(explanation, node_credit=mask_as_credit(ids, values))
 
 
 def as_edges(explanation: Explanation) -> Explanation:
     """The explanation with edge credit: its own, or by the rule from its nodes."""
     if explanation.edge_credit.players or not explanation.node_credit.players:
         return explanation
-    ends = explanation.field.edge_index
-    nodes = explanation.node_credit
+    ends, nodes = explanation.field.edge_index, explanation.node_credit
     values = nodes_to_edges(nodes.ids, nodes.values, ends)
-    return replace(
-        explanation, edge_credit=Credit(ends, values, torch.full_like(values, torch.nan))
-    )
+    return replace(explanation, edge_credit=mask_as_credit(ends, values))

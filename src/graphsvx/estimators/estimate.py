@@ -142,7 +142,7 @@ def estimate(
                 met = bool((fit.errors <= tolerance).all())  # NaN is not within it
             if met:
                 break
-    return _record(fit, masks, values[1], played.calls, met, function.single_value)
+    return _record(fit, masks, values[1], played.calls, met, function.width == ())
 
 
 def _steps(budget: int, tolerance: float | None) -> list[int]:
@@ -159,11 +159,11 @@ def _record(
     fit: Fit, masks: Masks, full: Tensor, calls: int, met: bool | None, single_value: bool
 ) -> Estimate:
     exact = masks.exact and not bool(fit.errors.any())
-    arrays = [part.numpy().copy() for part in (fit.values, fit.errors, fit.base, full, fit.r2)]
+    values, errors = fit.values.numpy().copy(), fit.errors.numpy().copy()
+    others: list[Any] = [part.numpy().copy() for part in (fit.base, full, fit.r2)]
     if single_value:
-        values, errors, base, top, r2 = (array[0] for array in arrays)
-        return Estimate(values, errors, float(base), float(top), exact, calls, float(r2), met)
-    values, errors, base, top, r2 = arrays
+        values, errors, others = values[0], errors[0], [float(part[0]) for part in others]
+    base, top, r2 = others
     return Estimate(values, errors, base, top, exact, calls, r2, met)
 
 
@@ -174,10 +174,6 @@ class _CheckedFunction:
         self.function = function
         self.width: tuple[int, ...] | None = None
         """(): one value a coalition; (n,): a row of n outputs."""
-
-    @property
-    def single_value(self) -> bool:
-        return self.width == ()
 
     def __call__(self, coalitions: Bools) -> Tensor:
         rows = len(coalitions)
@@ -190,21 +186,21 @@ class _CheckedFunction:
                 f"coalitions, [{rows}] or [{rows}, outputs], got {shape}"
             )
         width = values.shape[1:]
-        if self.width is not None and width != self.width:
+        if self.width not in (None, width):
             raise InputError(
                 f"the game must return the same number of outputs each time, got "
                 f"{list(width)} after {list(self.width)}"
             )
-        self.width = width
-        finite = np.isfinite(values.reshape(rows, -1)).all(1)
-        if not finite.all():
-            first = int(np.flatnonzero(~finite)[0])
+        self.width, table = width, values.reshape(rows, -1)
+        infinite = np.flatnonzero(~np.isfinite(table).all(1))
+        if len(infinite):
+            first = infinite[0]
             members = np.flatnonzero(coalitions[first]).tolist()
             raise InputError(
                 f"the game must return finite values, got {values[first].tolist()} for the "
                 f"coalition of players {members}"
             )
-        return torch.from_numpy(values.reshape(rows, -1))
+        return torch.from_numpy(table)
 
 
 def _float64(values: Any) -> Floats | None:

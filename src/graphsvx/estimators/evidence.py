@@ -50,10 +50,8 @@ class Evidence:
         def unknown(weights: Floats) -> Floats:
             return np.full((len(fit.values), weights.shape[1]), np.nan)
 
-        held_out = None if fit.held_out_r2 is None else fit.held_out_r2.numpy()
-        of_sums = fit.variance_of_sums or unknown
         values, variance = fit.values.numpy(), fit.errors.numpy() ** 2
-        return Evidence(values, variance, of_sums, fit.model, held_out_r2=held_out)
+        return Evidence(values, variance, fit.variance_of_sums or unknown, fit.model)
 
     def fit(self, game: PlayedRows) -> Fit:
         """As the fit to a game."""

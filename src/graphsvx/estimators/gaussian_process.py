@@ -19,10 +19,10 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from graphsvx.core.arrays import Floats
-from graphsvx.estimators.covariance import Coalitions, cholesky, diagonal
+from graphsvx.estimators.covariance import LEAST, Coalitions, cholesky, diagonal
 from graphsvx.estimators.evidence import Evidence, by_precision, combine, of_derivatives
 from graphsvx.estimators.least_squares import WLS, Fit, PlayedRows
-from graphsvx.estimators.logits import fit_logits, memory_of_logits, simulated_shapley
+from graphsvx.estimators.logits import MOST_ENTRIES, fit_logits, memory_of_logits, simulated_shapley
 from graphsvx.estimators.process import BLOCK, average_processes, corrected
 from graphsvx.games.base import PlayerPrior, fits_memory
 from graphsvx.games.derivatives import ExpectedCredit
@@ -33,9 +33,6 @@ from graphsvx.utils.given_up import optional
 
 _LEAST_PAIRS, _MOST_PAIRS = 512, 2048  # that g interpolates by default,
 _PAIRS_A_PLAYER = 8  # and not more than these
-# Pairs that are interpolated times players: more would take gigabytes, and are left to least
-# squares, which sees players in blocks.
-_MOST_ENTRIES = 1 << 21
 _LEAST_FOR_LOGITS = 128  # coalitions that a model of logits is fitted to,
 _MOST_FOR_LOGITS = 16  # and for each player at most
 _MOST_DIRECT, _MOST_LOGITS = 512, 64  # beyond which its simulation takes seconds
@@ -86,7 +83,7 @@ class GaussianProcess(Checked):
         """
         pairs = coalitions // 2
         interpolated = self._interpolated(pairs, players)
-        if interpolated * players > _MOST_ENTRIES:
+        if interpolated * players > MOST_ENTRIES:
             return WLS().memory(coalitions, players)
         return 8 * (players * (14 * interpolated + 2 * pairs) + 6 * interpolated**2)
 
@@ -94,7 +91,7 @@ class GaussianProcess(Checked):
         """How many of the pairs g interpolates."""
         if self.pairs is not None:
             return min(pairs, self.pairs)
-        most = min(_MOST_PAIRS, _PAIRS_A_PLAYER * players, _MOST_ENTRIES // max(players, 1))
+        most = min(_MOST_PAIRS, _PAIRS_A_PLAYER * players, MOST_ENTRIES // max(players, 1))
         return min(pairs, max(_LEAST_PAIRS, min(pairs // 4, most)))
 
     def __call__(
@@ -115,25 +112,24 @@ class GaussianProcess(Checked):
 
         None: too few coalitions to tell logits, so many that they are not needed, or no memory.
         """
-        prior, outcomes = knowledge.prior, knowledge.outcomes
+        prior, outcomes, derivatives = knowledge.prior, knowledge.outcomes, knowledge.derivatives
         coalitions, players = game.masks.rows.shape
         if prior is None or outcomes is None or not components().logits:
             return None
-        # With few coalitions logits are not told, with very many they are not needed.
-        if not _LEAST_FOR_LOGITS <= coalitions <= _MOST_FOR_LOGITS * players:
-            return None
-        if not 2 <= np.count_nonzero(prior.direct) <= _MOST_DIRECT:
-            return None
         needed = self.memory(coalitions, players) + memory_of_logits(coalitions, players)
-        many = outcomes.probabilities.shape[1] > _MOST_LOGITS
-        if many or not fits_memory(outcomes.memory, needed):
+        # With few coalitions logits are not told, with very many they are not needed.
+        if (
+            not _LEAST_FOR_LOGITS <= coalitions <= _MOST_FOR_LOGITS * players
+            or not 2 <= np.count_nonzero(prior.direct) <= _MOST_DIRECT
+            or outcomes.probabilities.shape[1] > _MOST_LOGITS
+            or not fits_memory(outcomes.memory, needed)
+        ):
             return None
         logits = fit_logits(game.masks, prior, outcomes.probabilities, outcomes.columns)
         if logits is None:
             return None
         model, logit_scores = logits
         credit, variance = simulated_shapley(model, coalitions)
-        derivatives = knowledge.derivatives
         if derivatives is not None:
             left = np.where(derivatives.players[:, None], derivatives.values - credit, 0.0)
             derivatives = replace(derivatives, values=left)
@@ -163,7 +159,8 @@ class GaussianProcess(Checked):
     def _of_values(self, game: PlayedRows, prior: PlayerPrior | None) -> Evidence:
         """Credit from g alone, or from least squares where these explain everything."""
         coalitions, players = game.masks.rows.shape
-        fits = self._interpolated(coalitions // 2, players) * players <= _MOST_ENTRIES
+        # More would take gigabytes: least squares see players in blocks.
+        fits = self._interpolated(coalitions // 2, players) * players <= MOST_ENTRIES
         if players >= 3 and fits:
             # Raised for pairs that no kernel can tell apart.
             with optional("credit is of weighted least squares", np.linalg.LinAlgError):
@@ -183,10 +180,10 @@ class GaussianProcess(Checked):
             return None
         direct = None if prior is None else prior.direct
         relevance = prior.relevance if prior is not None and components().walk_prior else None
-        processes = average_processes(Coalitions.of(signs, direct), odd[: count + 1], relevance)
-        evidence = processes.evidence
+        seen = odd[: count + 1]
+        likeliest, evidence = average_processes(Coalitions.of(signs, direct), seen, relevance)
         if count + 1 < len(odd) and components().residuals:
-            evidence = corrected(processes, masks, odd)
+            evidence = corrected(likeliest, evidence, masks, odd)
         wider = float(stdtrit(count + 2, 0.975) / stdtrit(np.inf, 0.975))
         evidence = evidence.widened(np.full(odd.shape[1], wider**2))
         # Spread the rounding error evenly, so that credit is efficient.
@@ -221,7 +218,7 @@ def _odd_part(values: Tensor, empty: Tensor, full: Tensor) -> Floats:
 
 def _odd_squares(values: Tensor) -> Floats:
     """Sums of the squares of the differences of pairs, [outputs]."""
-    squares: Floats = (values[::2] - values[1::2]).square().sum(0).clamp(min=1e-300).numpy()
+    squares: Floats = (values[::2] - values[1::2]).square().sum(0).clamp(min=LEAST).numpy()
     return squares
 
 

@@ -13,7 +13,7 @@ import torch
 from scipy.linalg import block_diag
 from torch import Tensor
 
-from graphsvx.core.arrays import Floats
+from graphsvx.core.arrays import Floats, Ids
 from graphsvx.estimators.least_squares import WLS, Fit, PlayedRows, surrogate
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
@@ -52,15 +52,12 @@ class Lasso(Checked):
             parts = [_Part.of(game, fit, output) for game, fit in zip(games, complete, strict=True)]
             for phi, values in zip(credits, self._choose(parts), strict=True):
                 phi[output] = values
-        return [
-            replace(
-                surrogate(
-                    game.masks, game.values, game.empty, phi, torch.full_like(phi, torch.nan)
-                ),
-                complete=fit.values,
-            )
-            for game, fit, phi in zip(games, complete, credits, strict=True)
-        ]
+        fits = []
+        for game, fit, phi in zip(games, complete, credits, strict=True):
+            unknown = torch.full_like(phi, torch.nan)
+            refitted = surrogate(game.masks, game.values, game.empty, phi, unknown)
+            fits.append(replace(refitted, complete=fit.values))
+        return fits
 
     def _choose(self, parts: list[_Part]) -> list[Tensor]:
         if not sum(part.players for part in parts):
@@ -111,7 +108,18 @@ class _Part:
         weighted = z * share[:, None]
         return _Part(weighted.T @ z, weighted.T @ y, gain, (z, y, w))
 
-    def refit(self, support: np.ndarray, gain: float) -> Tensor:
+    def solve(self, support: Ids) -> Floats:
+        """Coefficients of least squares on the chosen ones."""
+        beta = np.zeros(self.players)
+        block = self.gram[np.ix_(support, support)]
+        beta[support] = np.linalg.lstsq(block, self.moment[support], rcond=None)[0]
+        return beta
+
+    def loss(self, beta: Floats) -> float:
+        """Weighted mean of squared residuals, less that of y^2."""
+        return float(beta @ self.gram @ beta - 2 * self.moment @ beta)
+
+    def refit(self, support: Ids, gain: float) -> Tensor:
         """Least squares on the chosen ones with sum `gain`; the others get 0."""
         phi = torch.zeros(self.players, dtype=torch.float64)
         count = len(support)
@@ -161,24 +169,22 @@ def _path(parts: list[_Part]) -> Floats:
     return np.asarray(path * scale)
 
 
-def _supports(parts: list[_Part], most: int) -> list[np.ndarray]:
+def _supports(parts: list[_Part], most: int) -> list[Ids]:
     """The players chosen with at most 1, 2, ..., `most` of them (those of the last such step)."""
     path = _path(parts)
     sizes = (path != 0).sum(0)
+    strongest = np.abs(np.concatenate([part.moment for part in parts])).argmax()
     supports = []
     for keep in range(1, most + 1):
         fits = np.flatnonzero((sizes <= keep) & (sizes > 0))
-        if len(fits):
-            supports.append(np.flatnonzero(path[:, fits[-1]]))
-        else:
-            strongest = np.abs(np.concatenate([part.moment for part in parts])).argmax()
-            supports.append(np.asarray([strongest]))
+        chosen = np.flatnonzero(path[:, fits[-1]]) if len(fits) else np.asarray([strongest])
+        supports.append(chosen)
         if sizes.max(initial=0) <= keep:
             break
     return supports
 
 
-def _split(support: np.ndarray, parts: list[_Part]) -> list[np.ndarray]:
+def _split(support: Ids, parts: list[_Part]) -> list[Ids]:
     """Players numbered through all games as players of each."""
     ends = np.cumsum([0, *(part.players for part in parts)])
     return [
@@ -189,7 +195,7 @@ def _split(support: np.ndarray, parts: list[_Part]) -> list[np.ndarray]:
 def _validated_size(parts: list[_Part], folds: int = 5) -> int:
     """How many players predict held-out rows best; the smallest within one standard error."""
     rows = [part.rows for part in parts if part.rows is not None and len(part.rows[1]) >= 2 * folds]
-    if len(rows) < len([part for part in parts if part.players]):
+    if len(rows) < sum(part.players > 0 for part in parts):
         return _sufficient_size(parts)
     losses: list[list[float]] = []
     for fold in range(folds):
@@ -198,18 +204,9 @@ def _validated_size(parts: list[_Part], folds: int = 5) -> int:
             out = np.arange(len(y)) % folds == fold
             train.append(_Part.fitted(z[~out], y[~out], w[~out], 0.0))
             test.append(_Part.fitted(z[out], y[out], w[out], 0.0))
-        rounds = []
-        for support in _supports(train, _MOST_VALIDATED):
-            loss = 0.0
-            for mine, fitted, held_out in zip(_split(support, train), train, test, strict=True):
-                beta = np.zeros(fitted.players)
-                block = fitted.gram[np.ix_(mine, mine)]
-                beta[mine] = np.linalg.lstsq(block, fitted.moment[mine], rcond=None)[0]
-                loss += float(beta @ held_out.gram @ beta - 2 * held_out.moment @ beta)
-            rounds.append(loss)
-        losses.append(rounds)
+        losses.append(_losses(train, test))
     shortest = min(map(len, losses))
-    table = np.asarray([rounds[:shortest] for rounds in losses])
+    table = np.asarray([of_fold[:shortest] for of_fold in losses])
     # Against the best fold by fold: the losses lack a constant that differs between folds.
     worse = table - table[:, [int(table.mean(0).argmin())]]
     return int(np.flatnonzero(worse.mean(0) <= worse.std(0) / np.sqrt(folds))[0]) + 1
@@ -217,15 +214,16 @@ def _validated_size(parts: list[_Part], folds: int = 5) -> int:
 
 def _sufficient_size(parts: list[_Part]) -> int:
     """How few players keep 95 % of what the complete surrogates explain."""
-    coefficients = [np.linalg.lstsq(part.gram, part.moment, rcond=None)[0] for part in parts]
-    most = sum(float(part.moment @ beta) for part, beta in zip(parts, coefficients, strict=True))
-    supports = _supports(parts, _MOST_VALIDATED)
-    for size, support in enumerate(supports, 1):
-        explained = 0.0
-        for mine, part in zip(_split(support, parts), parts, strict=True):
-            block = part.gram[np.ix_(mine, mine)]
-            beta = np.linalg.lstsq(block, part.moment[mine], rcond=None)[0]
-            explained += float(part.moment[mine] @ beta)
-        if explained >= _SUFFICIENT_SHARE * most:
-            return size
-    return len(supports)
+    most = sum(part.loss(part.solve(np.arange(part.players))) for part in parts)
+    losses = np.asarray(_losses(parts, parts))
+    enough = np.flatnonzero(losses <= _SUFFICIENT_SHARE * most)
+    return int(enough[0]) + 1 if len(enough) else len(losses)
+
+
+def _losses(train: list[_Part], test: list[_Part]) -> list[float]:
+    """Losses on `test` of fits with 1, 2, ... players, chosen and fitted on `train`."""
+    losses = []
+    for support in _supports(train, _MOST_VALIDATED):
+        fits = [part.solve(mine) for part, mine in zip(train, _split(support, train), strict=True)]
+        losses.append(sum(part.loss(beta) for part, beta in zip(test, fits, strict=True)))
+    return losses

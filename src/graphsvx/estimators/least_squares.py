@@ -113,17 +113,32 @@ def least_squares(
     gain = full.numpy() - base
     if players <= 1:
         return np.repeat(gain[:, None], players, 1), np.zeros((len(gain), players))
-    seen = _DesignRows.of(masks, values.numpy() - base, gain)
+    # The zero-sum part depends on a pair of complementary coalitions only through the difference
+    # of their values, so the two are merged into one row of double weight.
+    on, weights, gained, middle = masks.rows, masks.weights, values.numpy() - base, 0.0
+    if masks.pair is not None:
+        on, weights, middle = on[::2], 2 * weights[::2], 0.5
+        gained = (gained[::2] - gained[1::2]) / 2
+    share, root = on.sum(1, keepdims=True) / players, np.sqrt(weights)[:, None]
+    target = (gained - (share - middle) * gain) * root
+
+    def centred(part: slice) -> Floats:
+        """z - |z| / M, weighted, for some of the players."""
+        rows = on[:, part].astype(np.float64)
+        rows -= share
+        rows *= root
+        return rows
+
     shrunk = needs_ridge(masks)
-    if shrunk or len(seen.on) < players:
-        part, errors = ridge(seen.centred, [*_blocks(seen.on)], seen.target, shrunk)
+    if shrunk or len(on) < players:
+        part, errors = ridge(centred, [*player_blocks(on)], target, shrunk)
         if masks.exact:
             errors = np.zeros_like(part)
     else:
-        rows = seen.centred(slice(None))
+        rows = centred(slice(None))
         inverse = centred_inverse(rows.T @ rows)
-        part = (seen.target.T @ rows) @ inverse
-        errors = _jackknife(masks, rows, inverse, seen.target - rows @ part.T)
+        part = (target.T @ rows) @ inverse
+        errors = _jackknife(masks, rows, inverse, target - rows @ part.T)
     return gain[:, None] / players + part, errors
 
 
@@ -144,25 +159,16 @@ class WLR(Checked):
         players = masks.rows.shape[1]
         if masks.credit is not None:
             return WLS()(masks, values, empty, full)
-        off = torch.cat([torch.ones(1, players, dtype=torch.float64), 1 - _float(masks)])
-        weights = torch.from_numpy(
-            np.concatenate([[masks.weights.max(initial=1.0)], masks.weights])
-        )
+        rows = np.concatenate([np.zeros((1, players), dtype=bool), masks.rows])
+        weights = np.concatenate([[masks.weights.max(initial=1.0)], masks.weights])
+        off, root = torch.from_numpy(~rows).double(), torch.from_numpy(weights).sqrt()[:, None]
         lost = full - torch.cat([empty[None], values])
-        root = weights.sqrt()[:, None]
         phi = torch.linalg.lstsq(off * root, lost * root, driver="gelsd").solution.t()
-        unknown = torch.full_like(phi, torch.nan)
-        base = full - phi.sum(1)
-        return surrogate(
-            masks, values, base, phi, torch.zeros_like(phi) if players <= 1 else unknown
-        )
+        errors = torch.full_like(phi, 0.0 if players <= 1 else torch.nan)
+        return surrogate(masks, values, full - phi.sum(1), phi, errors)
 
 
-def _float(masks: Masks) -> Tensor:
-    return torch.from_numpy(masks.rows).double()
-
-
-def _blocks(rows: Bools) -> Iterator[slice]:
+def player_blocks(rows: Bools) -> Iterator[slice]:
     """Players in blocks: 1,000 rows of 20,000 players would take 160 MB at once."""
     step = max(1, _ENTRIES_AT_ONCE // max(1, len(rows)))
     for first in range(0, rows.shape[1], step):
@@ -184,7 +190,7 @@ def surrogate(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: T
         return Fit(phi, errors, base, torch.ones_like(base))
     y, credit = values.numpy(), phi.numpy().T
     missed = y - base.numpy()
-    players = list(_blocks(masks.rows))
+    players = list(player_blocks(masks.rows))
     for block in _row_blocks(masks.rows):
         # Whole rows become numbers far faster than a few columns of them.
         on = masks.rows[block].astype(np.float64)
@@ -195,41 +201,6 @@ def surrogate(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: T
     flat = spread <= 1e-18 * total
     r2 = np.where(flat, 1.0, 1 - lost / np.where(flat, 1.0, spread))
     return Fit(phi, errors, base, torch.from_numpy(r2))
-
-
-@dataclass(frozen=True, eq=False)
-class _DesignRows:
-    """Design rows of the regression.
-
-    The zero-sum part depends on a pair of complementary coalitions only through the difference
-    of their values, so the two are merged into one row of double weight.
-    """
-
-    on: Bools
-    share: Floats
-    """|z| / M, [rows, 1]."""
-    root: Floats
-    """Square roots of the weights, [rows, 1]."""
-    target: Floats
-    """Weighted regression target of the zero-sum part, [rows, outputs]."""
-
-    @staticmethod
-    def of(masks: Masks, gained: Floats, gain: Floats) -> _DesignRows:
-        """`gained` [rows, outputs]: values minus the value of the empty coalition."""
-        on, weights, middle = masks.rows, masks.weights, 0.0
-        if masks.pair is not None:
-            on, weights, middle = on[::2], 2 * weights[::2], 0.5
-            gained = (gained[::2] - gained[1::2]) / 2
-        share = on.sum(1, keepdims=True) / max(on.shape[1], 1)
-        root = np.sqrt(weights)[:, None]
-        return _DesignRows(on, share, root, (gained - (share - middle) * gain) * root)
-
-    def centred(self, part: slice) -> Floats:
-        """z - |z| / M, weighted, for some of the players."""
-        rows = self.on[:, part].astype(np.float64)
-        rows -= self.share
-        rows *= self.root
-        return rows
 
 
 def _jackknife(masks: Masks, rows: Floats, inverse: Floats, residual: Floats) -> Floats:
@@ -266,22 +237,13 @@ def centred_inverse(gram: Floats) -> Floats:
     """
     if not gram.size:
         return gram
-    filled = gram + gram.diagonal().mean() / len(gram)
     try:
-        factor = cholesky(filled)
+        factor = cholesky(gram + gram.diagonal().mean() / len(gram))
     except np.linalg.LinAlgError:
-        return _pseudo_inverse(gram)
+        factor = np.zeros_like(gram)
     pivots = factor.diagonal()
-    return (
-        inverse_from_cholesky(factor)
-        if pivots.min() > 1e-5 * pivots.max()
-        else _pseudo_inverse(gram)
-    )
-
-
-def _pseudo_inverse(gram: Floats) -> Floats:
-    if not gram.size:
-        return gram
+    if pivots.min() > 1e-5 * pivots.max():
+        return inverse_from_cholesky(factor)
     return torch.linalg.pinv(torch.from_numpy(gram), hermitian=True, rtol=_RANK).numpy()
 
 

@@ -34,7 +34,7 @@ Singles = NDArray[np.float32]
 _FITTED = 1024  # coalitions that the regression sees at most: it takes the cube of their number
 _LEAST_PROBABILITY, _LEAST_ODDS = 1e-300, 1e-12  # whose logarithms are finite
 _RIDGES, _NOISE = (10.0, 0.1, 1.0, 0.003, 1.0, 0.1), 0.03  # variances of the groups, of the noise
-_MOST_ENTRIES = 1 << 21  # of an array of what is known of several coalitions at once
+MOST_ENTRIES = 1 << 21  # of an array of what is known of several coalitions at once
 _SUM_OF_ONE = 1e-6  # rounding of probabilities, below which they are those of classes
 _LEAST_DRAWS = 64  # coalitions of the simulation; as many as were fitted where work allows it:
 _WORK = 4e8  # multiplications, a fifth of a second
@@ -133,7 +133,7 @@ class LogitModel:
 
     def at(self, members: Bools) -> Floats:
         """g at coalitions [coalitions, M], [coalitions, outputs]."""
-        blocks, step = [], max(1, _MOST_ENTRIES // self.messages.players)
+        blocks, step = [], max(1, MOST_ENTRIES // self.messages.players)
         for first in range(0, len(members), step):
             groups = self.messages.regressors(members[first : first + step])
             logits = np.add.reduce(
@@ -153,7 +153,7 @@ def fit_logits(
     """
     messages, link = Messages.of(prior), Link.of(probabilities, columns)
     ends = np.repeat([[False], [True]], messages.players, 1)
-    count = min(len(masks.rows), _FITTED, _MOST_ENTRIES // messages.players) // 2 * 2
+    count = min(len(masks.rows), _FITTED, MOST_ENTRIES // messages.players) // 2 * 2
     members = np.concatenate([ends, masks.rows[:count]])
     logits = link.logits(probabilities[: count + 2])
     groups = messages.regressors(members)
@@ -181,7 +181,7 @@ def fit_logits(
 def memory_of_logits(coalitions: int, players: int) -> int:
     """Bytes that a fit takes: regressors, and matrices of coalitions."""
     count = min(coalitions, _FITTED)
-    return 24 * min(count * players, _MOST_ENTRIES) + 32 * count**2
+    return 24 * min(count * players, MOST_ENTRIES) + 32 * count**2
 
 
 def _without_own_pair(logits: Floats, inverse: Floats) -> Floats:
@@ -211,7 +211,7 @@ def simulated_shapley(model: LogitModel, coalitions: int) -> tuple[Floats, Float
     half = int(np.clip(_WORK / (2 * work), _LEAST_DRAWS // 2, max(coalitions, _LEAST_DRAWS) // 2))
     q = (rng.random() + np.arange(half)) / half
     members = rng.random((half, players), dtype=np.float32) < q[:, None].astype(np.float32)
-    step = max(1, _MOST_ENTRIES // (m * max(m, width)))
+    step = max(1, MOST_ENTRIES // (m * max(m, width)))
     blocks = [members[first : first + step] for first in range(0, half, step)]
     parts = [(_differences(model, block), _differences(model, ~block)) for block in blocks]
     by_pair = np.concatenate([(first[0] + second[0]) / 2 for first, second in parts])

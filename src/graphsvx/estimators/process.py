@@ -7,7 +7,9 @@ process has seen correct the average (`corrected`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,29 +112,15 @@ class Process:
         return f"Gaussian process: {', '.join(parts)}, noise {self.mixture.white:g}"
 
 
-def squares(rows: Floats) -> Floats:
-    """Sums of squares of the columns."""
-    sums: Floats = np.einsum("ij,ij->j", rows, rows)
-    return sums
+def average_processes(
+    coalitions: Coalitions, odd: Floats, expected: Floats | None
+) -> tuple[Process, Evidence]:
+    """The likeliest process for some pairs, and what all likely ones say together.
 
-
-@dataclass(frozen=True, eq=False)
-class Processes:
-    """Processes that have seen the same pairs, and what they say together."""
-
-    likeliest: Process
-    """The one with the most weight."""
-    pairs: int
-    """How many pairs they have seen, the full coalition included."""
-    evidence: Evidence
-
-
-def average_processes(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> Processes:
-    """The processes that explain pairs, given by a coalition and half the difference of each.
-
-    `odd` [pairs, outputs]; the full coalition is the first one. `expected` [M]: relevance of the
-    players. Few pairs choose covariances, and all that are likely are averaged. With more of them
-    the likeliest on some of the pairs is taken, and the others say how good it is.
+    `coalitions` has one of each pair, the full one first, and `odd` [pairs, outputs] half the
+    differences of their values. `expected` [M]: relevance of the players. Few pairs choose
+    covariances, and all that are likely are averaged. With more of them the likeliest on some of
+    the pairs is taken, and the others say how good it is.
     """
     count, players = coalitions.signs.shape
     size = min(max(_LEAST_CHOSEN, players), max(_MOST_CHOSEN, count // 4))
@@ -159,8 +147,18 @@ def average_processes(coalitions: Coalitions, odd: Floats, expected: Floats | No
     parts = [process.evidence() for process in processes]
     evidence = average(parts, np.repeat(weights[:, None], odd.shape[1], 1)).widened(disagreement)
     r2 = _held_out_r2(processes[0], odd, count // 2 if few else len(chosen_ids))
-    evidence = replace(evidence, source=processes[0].description(), held_out_r2=r2)
-    return Processes(processes[0], count, evidence)
+    return processes[0], replace(evidence, source=processes[0].description(), held_out_r2=r2)
+
+
+def products(a: Floats, b: Floats) -> Floats:
+    """Products of the columns."""
+    sums: Floats = np.einsum("ij,ij->j", a, b)
+    return sums
+
+
+def squares(rows: Floats) -> Floats:
+    """Sums of squares of the columns."""
+    return products(rows, rows)
 
 
 def relevances(players: int, expected: Floats | None) -> list[Floats]:
@@ -175,9 +173,8 @@ def _likelihoods(
     coalitions: Coalitions, odd: Floats, relevances: list[Floats]
 ) -> dict[tuple[int, Mixture], float]:
     """Of relevances (by number) with mixtures: one variance after the other, at its likeliest."""
-    used = components()
-    grid = _GRID | ({} if used.product else {"theta": (0.0,)})
-    grid |= {} if used.per_size else {"per_size": (0.0,)}
+    used = {"theta": components().product, "per_size": components().per_size}
+    grid = {name: values if used.get(name, True) else (0.0,) for name, values in _GRID.items()}
     middle = {name: values[len(values) // 2] for name, values in grid.items()}
     likelihoods: dict[tuple[int, Mixture], float] = {}
     for number, relevance in enumerate(relevances):
@@ -220,8 +217,8 @@ def _held_out_r2(process: Process, odd: Floats, seen: int) -> Floats:
     return np.where(size > 0, 1 - missed / np.where(size > 0, size, 1), np.nan)
 
 
-def corrected(processes: Processes, masks: Masks, odd: Floats) -> Evidence:
-    """Processes, which have seen the first pairs of `masks`, corrected by all pairs.
+def corrected(likeliest: Process, before: Evidence, masks: Masks, odd: Floats) -> Evidence:
+    """Evidence of processes, which have seen the first pairs of `masks`, corrected by all pairs.
 
     What g misses on pairs that it has not seen is regressed on coalitions, with the variances of
     g's Shapley values as prior of what their errors can be: few more pairs change little, and with
@@ -231,7 +228,7 @@ def corrected(processes: Processes, masks: Masks, odd: Floats) -> Evidence:
         raise ValueError("these rows were not drawn as pairs")
     members, unseen = masks.rows[::2], masks.unseen[::2]
     sampled, weights = masks.pair[::2] >= 0, masks.weights[::2].copy()
-    fresh = np.arange(len(sampled)) >= processes.pairs - 1
+    fresh = np.arange(len(sampled)) >= len(likeliest.whitened) - 1
     size = members.sum(1)
     size = np.minimum(size, members.shape[1] - size)
     # Fresh pairs stand for all draws of their size; enumerated ones that g saw miss nothing.
@@ -241,10 +238,9 @@ def corrected(processes: Processes, masks: Masks, odd: Floats) -> Evidence:
     weights[new] *= (size_mass / np.where(rest_mass > 0, rest_mass, 1))[size[new]]
     used = np.flatnonzero(fresh | ~sampled)
     missed = np.zeros((len(used), odd.shape[1]))
-    missed[fresh[used]] = odd[1:][fresh] - processes.likeliest.at(members[fresh])
+    missed[fresh[used]] = odd[1:][fresh] - likeliest.at(members[fresh])
     rows = centred_rows(members[used])
     left = np.where(sampled, unseen, 0.0)[used]
-    before = processes.evidence
     fits = [
         fit_residuals(rows, residuals, weights[used], prior, left)
         for residuals, prior in zip(missed.T, before.variance, strict=True)
@@ -274,29 +270,13 @@ def corrected(processes: Processes, masks: Masks, odd: Floats) -> Evidence:
 # that they hold whatever the noise is.
 
 
-@dataclass(frozen=True, eq=False)
-class ResidualFit:
-    """Coefficients of one output with their variances, and variances of sums of them."""
+class ResidualFit(NamedTuple):
+    """A fit to one output."""
 
     coefficients: Floats
     variances: Floats
-    rows: Singles
-    """x, [rows, M]."""
-    weights: Floats
-    open_squares: Floats
-    """w^2 times squared residuals without their own row, times the share not drawn, [rows]."""
-    precision: Floats
-    """tau^2 / V, [M]."""
-    noise: float
-    """tau^2."""
-
-    def variances_of_sums(self, sums: Floats) -> Floats:
-        """Variances of weighted sums of the coefficients, [sums], for weights [M, sums]."""
-        solved = solve(self.rows, self.weights, self.precision, sums)
-        projected = (self.rows @ solved.astype(np.float32)).astype(np.float64)
-        variances: Floats = self.open_squares @ projected**2
-        variances += self.noise * (self.precision @ solved**2)
-        return variances
+    variances_of_sums: Callable[[Floats], Floats]
+    """Of weighted sums of the coefficients, [sums], for weights [M, sums]."""
 
 
 def centred_rows(members: Bools) -> Singles:
@@ -324,13 +304,21 @@ def fit_residuals(
     left *= 1 + loads  # a row pulls the fit towards its own residual
     noise_left = float((weights * left**2).mean())
     open_squares = weights**2 * left**2 * unseen
-    squares = rows**2
-    spread = _transposed(squares, open_squares)
-    even = noise_left * _transposed(squares, weights)
+    squared = rows**2
+    spread = _transposed(squared, open_squares)
+    even = noise_left * _transposed(squared, weights)
     ratio = spread / np.maximum(even, LEAST)
     from_noise = (1 - precision * inverse).clip(0, 1)
+
+    def variances_of_sums(sums: Floats) -> Floats:
+        solved = solve(rows, weights, precision, sums)
+        projected = (rows @ solved.astype(np.float32)).astype(np.float64)
+        variances: Floats = open_squares @ projected**2
+        variances += noise_left * (precision @ solved**2)
+        return variances
+
     variances = noise_left * inverse * (from_noise * ratio + 1 - from_noise)
-    return ResidualFit(coefficients, variances, rows, weights, open_squares, precision, noise_left)
+    return ResidualFit(coefficients, variances, variances_of_sums)
 
 
 def _prior_factor(
@@ -341,9 +329,9 @@ def _prior_factor(
     x_j'W r has the variance sum of w^2 x_j^2 r^2 plus (sum of w x_j^2)^2 times that of delta_j. A
     weighted mean over players estimates the factor, less one standard error of it.
     """
-    squares = rows**2
-    noise = _transposed(squares, weights**2 * residuals**2)
-    signal = _transposed(squares, weights) ** 2 * prior
+    squared = rows**2
+    noise = _transposed(squared, weights**2 * residuals**2)
+    signal = _transposed(squared, weights) ** 2 * prior
     share = signal / np.maximum(noise + signal, LEAST)
     certain = float((share**2).sum())
     if certain < 1:
@@ -358,40 +346,30 @@ def solve(rows: Singles, weights: Floats, precision: Floats, right: Floats) -> F
     `right` [M, sides]: all sides go on until each is solved.
     """
     scale = 1 / (precision + weights @ (rows**2).mean(1))[:, None]
-    solution = np.zeros_like(right)
-    left = right.copy()
-    towards = scale * left
-    direction = towards.copy()
-    size = _products(left, towards)
+    solution, left, direction = np.zeros_like(right), right.copy(), scale * right
+    size = products(left, direction)
     small = _TOLERANCE**2 * size
     for _ in range(_CG_STEPS):
         if (size <= small).all():
             break
         weighted = weights[:, None] * (rows @ direction.astype(np.float32))
         product = (weighted.T.astype(np.float32) @ rows).T + precision[:, None] * direction
-        step = size / np.maximum(_products(direction, product), LEAST)
+        step = size / np.maximum(products(direction, product), LEAST)
         solution += step * direction
         left -= step * product
-        towards = scale * left
-        size, before = _products(left, towards), size
-        direction = towards + (size / np.maximum(before, LEAST)) * direction
+        size, before = products(left, scale * left), size
+        direction = scale * left + (size / np.maximum(before, LEAST)) * direction
     return solution
-
-
-def _products(a: Floats, b: Floats) -> Floats:
-    """Products of the columns."""
-    products: Floats = np.einsum("ij,ij->j", a, b)
-    return products
 
 
 def _inverse_diagonal(rows: Singles, weights: Floats, precision: Floats) -> tuple[Floats, Floats]:
     """About the diagonal of (X'WX + precision)^-1, [M], and w_i x_i' H_-i x_i, [rows]."""
-    squares = rows**2
+    squared = rows**2
     loads = np.zeros(len(rows))
-    inverse = 1 / (precision + _transposed(squares, weights))
+    inverse = 1 / (precision + _transposed(squared, weights))
     for _ in range(_FIXED_POINT_STEPS):
-        loads = weights * (squares @ inverse.astype(np.float32))
-        inverse = 1 / (precision + _transposed(squares, weights / (1 + loads)))
+        loads = weights * (squared @ inverse.astype(np.float32))
+        inverse = 1 / (precision + _transposed(squared, weights / (1 + loads)))
     return inverse, loads
 
 

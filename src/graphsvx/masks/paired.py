@@ -14,10 +14,10 @@ from scipy.special import comb
 
 from graphsvx.core.arrays import Bools, Floats, Ids, RowIds
 from graphsvx.games.base import Game, require_memory
+from graphsvx.games.derivatives import GOLDEN
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
 
-_GOLDEN = 0.6180339887498949
 _NOISE = 1 << 31
 _EVEN_PAIRS = 512  # as many as the default estimator fits its model to
 _MORE = 1.05  # pairs than the share of distinct states suggests
@@ -154,7 +154,7 @@ class _Strata:
         # Draws of all strata, without those that are enumerated: the same ones for any budget.
         share = min(self.even[listed:].sum(), self.root[listed:].sum())
         spread: Floats = np.arange(int(pairs / share) + self.players, dtype=np.float64)
-        spread = (start + _GOLDEN * spread) % 1.0
+        spread = (start + GOLDEN * spread) % 1.0
         strata = np.concatenate(
             [
                 _strata_at(self.even, spread[:_EVEN_PAIRS]),

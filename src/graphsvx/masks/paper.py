@@ -26,7 +26,7 @@ class Random(Checked):
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
         """Random rows beside the empty and the full one, weighted by the kernel."""
         _require_budget_fits(game, budget)
-        return kernel_masks(game, _coin_rows(max(0, budget - 2), game.players, rng))
+        return kernel_masks(game, _coins((max(0, budget - 2), game.players), rng))
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class SmarterSeparate(Checked):
             rows = np.concatenate([rows, _diverse_of_order(players, k, smart - len(rows), rng)])
         left = budget - max(2, len(rows))  # the empty and the full row are played in any case
         if left > 0:
-            rows = np.concatenate([rows, _coin_rows(left, players, rng)])
+            rows = np.concatenate([rows, _coins((left, players), rng)])
         return kernel_masks(game, rows)
 
 
@@ -106,37 +106,29 @@ def split_budget(samples: int, features: int, nodes: int, r: float | None = None
 
 def _whole_orders(players: int, budget: int, top: int) -> tuple[Bools, int]:
     """All coalitions of order 0, 1, ... while they fit, and the first order that did not."""
-    rows = [np.zeros((0, players), dtype=bool)]
-    used, k = 0, 0
+    orders, used, k = [np.zeros((0, players), dtype=bool)], 0, 0
     while k <= min(top, players // 2):
-        middle = 2 * k == players
-        cost = comb(players, k) * (1 if middle else 2)
-        if used + cost >= budget:
-            break
-        few = _rows_with(players, np.array(list(combinations(range(players), k)), dtype=np.int64))
         # In the middle order the complements are the same coalitions again.
-        rows.append(few if middle else np.concatenate([few, ~few]))
-        used += cost
+        middle = 2 * k == players
+        used += comb(players, k) * (1 if middle else 2)
+        if used >= budget:
+            break
+        few = np.zeros((comb(players, k), players), dtype=bool)
+        members = np.array([*combinations(range(players), k)], dtype=np.int64)
+        np.put_along_axis(few, members, True, axis=1)
+        orders += [few] if middle else [few, ~few]
         k += 1
-    return np.concatenate(rows), k
+    return np.concatenate(orders), k
 
 
-def _rows_with(players: int, members: np.ndarray) -> Bools:
-    rows = np.zeros((len(members), players), dtype=bool)
-    if members.size:
-        np.put_along_axis(rows, members.reshape(len(members), -1), True, axis=1)
-    return rows
-
-
-def _coin_rows(count: int, players: int, rng: torch.Generator) -> Bools:
-    return torch.randint(0, 2, (count, players), generator=rng).numpy() == 1
+def _coins(shape: tuple[int, int], rng: torch.Generator) -> Bools:
+    return torch.randint(0, 2, shape, generator=rng).numpy() == 1
 
 
 def _random_of_order(players: int, k: int, count: int, rng: torch.Generator) -> Bools:
     draws = torch.rand(count, players, generator=rng).numpy()
-    rows = draws.argsort(1).argsort(1) < k
-    flip = torch.randint(0, 2, (count, 1), generator=rng).numpy() == 1
-    return rows ^ flip
+    rows: Bools = (draws.argsort(1).argsort(1) < k) ^ _coins((count, 1), rng)
+    return rows
 
 
 def _diverse_of_order(players: int, k: int, count: int, rng: torch.Generator) -> Bools:
