@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import combinations
 from math import comb
 
 import numpy as np
@@ -15,12 +14,11 @@ from graphsvx.estimators.indices import BII, FSII, KSII, SII, STII
 from graphsvx.estimators.interactions import (
     ParityKernel,
     ParityProcess,
-    estimated_interactions,
     exact_interactions,
     interactions,
 )
 from graphsvx.games.base import FunctionGame, empty_and_full
-from graphsvx.masks.base import all_rows
+from graphsvx.masks.base import Masks, all_rows
 from graphsvx.masks.paired import Paired
 from graphsvx.testing import oracle
 
@@ -139,6 +137,11 @@ def smooth_game(players: int, seed: int):
 ESTIMATED = [SII(), KSII(), STII(), FSII(), BII()]
 
 
+def pairs_of(rows: np.ndarray) -> Masks:
+    count = len(rows)
+    return Masks(rows, np.arange(count), np.ones(count), pair=np.arange(count) // 2)
+
+
 def estimated(players: int, seed: int, budget: int, index, order: int):
     game = FunctionGame(smooth_game(players, seed), players)
     masks = Paired()(game, budget, torch.Generator().manual_seed(seed))
@@ -184,12 +187,19 @@ def test_estimates_are_exact_once_all_pairs_are_known(index, order: int) -> None
     rows = np.array([row for row in all_rows(players) if row[0] and not row.all()])
     rows = np.stack([rows, ~rows], 1).reshape(-1, players)
     values = np.array([[game[frozenset(np.flatnonzero(row).tolist())]] for row in rows])
-    ends = [np.array([game[frozenset(coalition)]]) for coalition in ((), range(players))]
+    ends = [
+        torch.tensor([game[frozenset(coalition)]]).double() for coalition in ((), range(players))
+    ]
     shapley = defined(game, players, "SII", 1)
     credit = np.array([[shapley[frozenset({player})]] for player in range(players)])
-    sets = [np.array([*combinations(range(players), size)]) for size in range(1, order + 1)]
-    by_size = estimated_interactions(
-        rows, values, *ends, index, sets, credit, np.zeros_like(credit)
+    by_size = interactions(
+        pairs_of(rows),
+        torch.from_numpy(values),
+        *ends,
+        index=index,
+        order=order,
+        credit=credit,
+        errors=np.zeros_like(credit),
     )
     expected = defined(game, players, index.name, order)
     for part in by_size:
@@ -248,10 +258,17 @@ def test_a_game_that_is_the_same_at_all_pairs_has_no_interactions(index) -> None
     players = 6
     rows = np.array([row for row in all_rows(players) if row[0] and not row.all()])[:12]
     rows = np.stack([rows, ~rows], 1).reshape(-1, players)
-    half, credit = np.full((1,), 0.5), np.zeros((players, 1))
-    sets = [np.arange(players)[:, None], np.array([*combinations(range(players), 2)])]
-    values = np.full((len(rows), 1), 0.5)
-    for part in estimated_interactions(rows, values, half, half, index, sets, credit, credit):
+    half, credit = torch.full((1,), 0.5).double(), np.zeros((players, 1))
+    for part in interactions(
+        pairs_of(rows),
+        half.repeat(len(rows), 1),
+        half,
+        half,
+        index=index,
+        order=2,
+        credit=credit,
+        errors=credit,
+    ):
         assert part.values == pytest.approx(0, abs=1e-12)
         assert np.isfinite(part.errors).all()
 

@@ -64,12 +64,12 @@ def interactions(
     """Interactions of up to `order` players, by size, from the evaluated coalitions of a game.
 
     `credit` and `errors` [M, outputs] are the Shapley values, which choose the players whose sets
-    are listed where there are many.
+    are listed where there are many. Where coalitions do not tell the index, the even and the odd
+    part of the game are taken for draws of two Gaussian processes.
     """
-    y = values.numpy()
-    players = len(credit)
+    y, at_empty, at_full, players = values.numpy(), empty.numpy(), full.numpy(), len(credit)
     listed = heaviest(credit, MOST_PLAYERS.get(order, players))
-    states = _states(masks, y, empty.numpy(), full.numpy())
+    states = _states(masks, y, at_empty, at_full)
     if states is not None:
         return exact_interactions(*states, index=index, order=order, listed=listed)
     if masks.pair is None:
@@ -77,10 +77,34 @@ def interactions(
             "interactions are estimated from pairs of coalitions and their complements; "
             "use mask=Auto() or Paired()"
         )
-    sets = [np.arange(players)[:, None], *(_sets(listed, size) for size in range(2, order + 1))]
-    return estimated_interactions(
-        masks.rows, y, empty.numpy(), full.numpy(), index, sets, credit, errors
-    )
+    rows, first, second = masks.rows[: 2 * _SEEN : 2], y[: 2 * _SEEN : 2], y[1 : 2 * _SEEN : 2]
+    signs = np.concatenate([np.ones((1, players)), 2.0 * rows - 1])
+    process: dict[Parity, ParityProcess] = {}
+
+    def part_of_index(parity: Parity, sets: Ids) -> tuple[Floats, Floats]:
+        size = sets.shape[1]
+        rule = index.quadrature(size, order)
+        symmetric = symmetrised(rule, parity * (-1) ** size)
+        if not len(symmetric.nodes):
+            return np.zeros((len(sets), y.shape[1])), np.zeros(y.shape[1])
+        if (size, parity) == (1, -1) and _same(symmetric, symmetrised(SII().quadrature(1, 1), 1)):
+            return credit, errors  # Shapley values depend on the odd part alone
+        if parity not in process:
+            ends = (at_full + parity * at_empty)[None]
+            part = np.concatenate([ends, first + parity * second]) / 2
+            process[parity] = ParityProcess.fitted(parity, signs, part)
+        return process[parity].interactions(sets, rule)
+
+    by_size = []
+    for size in range(1, order + 1):
+        sets = _sets(listed if size > 1 else np.arange(players), size)
+        even, even_errors = part_of_index(1, sets)
+        odd, odd_errors = part_of_index(-1, sets)
+        total_errors = np.hypot(even_errors, odd_errors)
+        if size == 3 or (isinstance(index, KSII) and size == 1 and order == 3):
+            total_errors *= _WIDER_WITH_TRIPLES  # they are, or contain, triples
+        by_size.append(SetValues(sets, even + odd, total_errors))
+    return by_size
 
 
 def heaviest(credit: Floats, most: int) -> Ids:
@@ -152,51 +176,6 @@ def _sums(on: Floats, off: Floats, weights: list[Floats], sets: Ids) -> Floats:
         left = [on[:, player] * w + off[:, player] * v for v, w in pairwise(weights)]
         sums[mine] = _sums(on, off, left, sets[mine, 1:])
     return sums
-
-
-def estimated_interactions(
-    rows: Bools,
-    values: Floats,
-    empty: Floats,
-    full: Floats,
-    index: Index,
-    sets: list[Ids],
-    credit: Floats,
-    errors: Floats,
-) -> list[SetValues]:
-    """The index for sets of up to three players, from coalitions next to their complements.
-
-    The even and the odd part of the game are taken for draws of two Gaussian processes. Shapley
-    values, which are `credit`, depend on the odd part alone.
-    """
-    signs = np.ones((min(len(values) // 2, _SEEN) + 1, rows.shape[1]))
-    signs[1:] = 2.0 * rows[: 2 * _SEEN : 2] - 1
-    first, second = values[: 2 * _SEEN : 2], values[1 : 2 * _SEEN : 2]
-    process: dict[Parity, ParityProcess] = {}
-
-    def part_of_index(parity: Parity, players: Ids) -> tuple[Floats, Floats]:
-        size = players.shape[1]
-        rule = index.quadrature(size, len(sets))
-        symmetric = symmetrised(rule, parity * (-1) ** size)
-        if not len(symmetric.nodes):
-            return np.zeros((len(players), values.shape[1])), np.zeros(values.shape[1])
-        if (size, parity) == (1, -1) and _same(symmetric, symmetrised(SII().quadrature(1, 1), 1)):
-            return credit, errors
-        if parity not in process:
-            part = np.concatenate([(full + parity * empty)[None], first + parity * second]) / 2
-            process[parity] = ParityProcess.fitted(parity, signs, part)
-        return process[parity].interactions(players, rule)
-
-    by_size = []
-    for players in sets:
-        even, even_errors = part_of_index(1, players)
-        odd, odd_errors = part_of_index(-1, players)
-        total_errors = np.hypot(even_errors, odd_errors)
-        size = players.shape[1]
-        if size == 3 or (isinstance(index, KSII) and size == 1 and len(sets) == 3):
-            total_errors *= _WIDER_WITH_TRIPLES  # they are, or contain, triples
-        by_size.append(SetValues(players, even + odd, total_errors))
-    return by_size
 
 
 def _same(first: Quadrature, second: Quadrature) -> bool:

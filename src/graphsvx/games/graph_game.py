@@ -137,16 +137,11 @@ class GameOnGraph(UnknownStructure):
 
     def _with(self, before: Tensor | None, states: Ids, new: Tensor) -> Tensor:
         """A row for each state, with new ones for some."""
-        count = len(self._ids)
-        if len(states) == count:
-            return new
-        if before is None or len(before) < count:
-            values = new.new_zeros(count, *new.shape[1:])
-            if before is not None:
-                values[: len(before)] = before
-            before = values
-        before[torch.from_numpy(states)] = new
-        return before
+        values = new.new_zeros(len(self._ids), *new.shape[1:])
+        if before is not None:
+            values[: len(before)] = before
+        values[torch.from_numpy(states)] = new
+        return values
 
 
 class _Block(NamedTuple):

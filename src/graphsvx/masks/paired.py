@@ -75,8 +75,7 @@ class Paired(Checked):
             pairs = min(most, int(pairs * _MORE * calls / distinct) + 1)
         fits = _within(states, calls) // 2
         rows, states, stratum = rows[: 2 * fits], states[: 2 * fits], stratum[:fits]
-        pair = np.full(len(stratum), -1)
-        pair[enumerated:] = np.arange(len(stratum) - enumerated)
+        pair = np.maximum(np.arange(len(stratum)) - enumerated, -1)
         drawn_pairs = np.bincount(stratum[enumerated:], None, strata.count)
         weights, unseen = strata.weigh(
             listed, drawn_pairs, strata.shares(len(stratum) - enumerated)
