@@ -277,6 +277,10 @@ class ResidualFit(NamedTuple):
     variances: Floats
     variances_of_sums: Callable[[Floats], Floats]
     """Of weighted sums of the coefficients, [sums], for weights [M, sums]."""
+    open_squares: Floats
+    """w^2 times squared residuals without their own row, times the share not drawn, [rows]."""
+    precision: Floats
+    """tau^2 / V, [M]."""
 
 
 def centred_rows(members: Bools) -> Singles:
@@ -318,7 +322,7 @@ def fit_residuals(
         return variances
 
     variances = noise_left * inverse * (from_noise * ratio + 1 - from_noise)
-    return ResidualFit(coefficients, variances, variances_of_sums)
+    return ResidualFit(coefficients, variances, variances_of_sums, open_squares, precision)
 
 
 def _prior_factor(
