@@ -102,21 +102,13 @@ class GameOnGraph(UnknownStructure):
 
     def states(self, rows: Bools) -> Ids:
         """State ids of coalitions [coalitions, M]; nothing is evaluated."""
-        if self._end_states is None:
-            # Together with the first ones: two rows alone would take almost as long.
-            ids = self._numbered(np.concatenate([empty_and_full(self.players), rows]))
-            self._end_states = ids[:2]
-            return ids[2:]
-        return self._numbered(rows)
-
-    def _numbered(self, rows: Bools) -> Ids:
         raise NotImplementedError
 
     def end_states(self) -> Ids:
         """State ids of the empty and the full coalition."""
         if self._end_states is None:
-            self.states(np.zeros((0, self.players), dtype=bool))
-        return cast(Ids, self._end_states)
+            self._end_states = self.states(empty_and_full(self.players))
+        return self._end_states
 
     def played(self) -> Tensor:
         """Raw outputs of all states that have been evaluated."""
@@ -243,8 +235,16 @@ class GraphGame(GameOnGraph):
             return np.ones((count, players.features), dtype=bool), rows
         return np.full((count, players.features), self.rest_on), rows
 
-    def _numbered(self, rows: Bools) -> Ids:
+    def states(self, rows: Bools) -> Ids:
         """State ids; coalitions that differ only where there is no influence share one."""
+        if self._end_states is None:
+            # Together with the first ones: two rows alone would take almost as long.
+            ids = self._numbered(np.concatenate([empty_and_full(self.players), rows]))
+            self._end_states = ids[:2]
+            return ids[2:]
+        return self._numbered(rows)
+
+    def _numbered(self, rows: Bools) -> Ids:
         size, edges = self.setup.field.size, len(self.setup.field.edges)
         changes_edges = self.side == "edges" or not trait(self.generator, "blocks_paths")
         block_bytes = min(_BLOCK_BYTES, max(_LEAST_BLOCK_BYTES, self.memory // 8))

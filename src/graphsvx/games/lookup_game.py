@@ -72,7 +72,7 @@ class LookupGame(GameOnGraph):
             steps.append(steps[-1] // 2)
         return steps
 
-    def _numbered(self, rows: Bools) -> Ids:
+    def states(self, rows: Bools) -> Ids:
         """State ids; each distinct coalition is a state."""
         ids, new = self._number(rows)
         self._rows.append(rows[new])
