@@ -224,7 +224,15 @@ def unfaithfulness(
 
 @checks_arguments
 def efficiency_residual(explanation: Explanation) -> float:
-    """|prediction - base - total|: 0 but for rounding for Shapley values (efficiency axiom)."""
+    """|prediction - base - total|: 0 but for rounding for Shapley values (efficiency axiom).
+
+    Args:
+        explanation: of any method.
+
+    Returns:
+        What is left, in units of the explained score.
+
+    """
     return abs(explanation.prediction - explanation.base - explanation.total)
 
 
@@ -530,7 +538,12 @@ def relative_error(explanation: Explanation, reference: Explanation) -> float:
 def expected_error(explanation: Explanation) -> float:
     """The relative squared error that an explanation's own standard errors let expect.
 
-    The sum of squared errors over the sum of squared credit; 0 if exact.
+    Args:
+        explanation: with standard errors.
+
+    Returns:
+        The sum of squared standard errors over the sum of squared credit; 0 if exact.
+
     """
     return _relative(explanation.errors, explanation)
 

@@ -70,6 +70,13 @@ def register(kind: Kind, name: str) -> Callable[[Registered], Registered]:
     @register("mask", "coin-flips")
     class CoinFlips: ...
 
+    Args:
+        kind: "method", "mask", "generator", "estimator" or "index".
+        name: a word, by which the command line and `graphsvx.methods.registry` know it.
+
+    Returns:
+        The decorator; it gives the class back as it is.
+
     Raises:
         InputError: the name is taken or is not a word, or `kind` is unknown.
 

@@ -142,16 +142,31 @@ class Summary:
 
 
 def features(explanations: Iterable[Explanation]) -> Summary:
-    """Credit by feature (or group of features)."""
+    """Credit by feature (or group of features).
+
+    Args:
+        explanations: with features as players.
+
+    Returns:
+        Credit of each feature in each explanation.
+
+    """
     return _summary(explanations, lambda explanation: _named(explanation, "feature"))
 
 
 def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = False) -> Summary:
     """Credit by node, or summed over the nodes of each role, class or distance.
 
-    `by`: None (each node for itself), "class" (`data.y`), "hops", or the role of each node: a
-    mapping, sequence or tensor by node id. `share=True` divides by prediction - base, so that
-    "these nodes carry 85 % of what there is to explain" can be read off.
+    Args:
+        explanations: with nodes as players.
+        by: None (each node for itself), "class" (`data.y`), "hops", or the role of each node: a
+            mapping, sequence or tensor by node id.
+        share: divide by prediction - base, so that "these nodes carry 85 % of what there is to
+            explain" can be read off.
+
+    Returns:
+        Credit of each node or role in each explanation.
+
     """
 
     def credit(explanation: Explanation) -> Credits:
@@ -170,7 +185,15 @@ def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = F
 
 
 def edges(explanations: Iterable[Explanation]) -> Summary:
-    """Credit by edge (or group of edges)."""
+    """Credit by edge (or group of edges).
+
+    Args:
+        explanations: with edges as players.
+
+    Returns:
+        Credit of each edge in each explanation.
+
+    """
     return _summary(explanations, lambda explanation: _named(explanation, "edge"))
 
 
@@ -178,7 +201,16 @@ def by_class(
     explanations: Iterable[Explanation],
     of: Callable[[Iterable[Explanation]], Summary] = features,
 ) -> dict[int, Summary]:
-    """One summary for each explained output: what makes the model say this class?"""
+    """One summary for each explained output: what makes the model say this class?
+
+    Args:
+        explanations: of many questions about one model.
+        of: `features`, `nodes` or `edges`.
+
+    Returns:
+        Summaries by output.
+
+    """
     parts: dict[int, list[Explanation]] = {}
     for explanation in explanations:
         parts.setdefault(explanation.target, []).append(explanation)

@@ -215,6 +215,12 @@ class Run:
 def open_run(folder: str | Path) -> Run:
     """Open the run in a folder, finished or not.
 
+    Args:
+        folder: that `start` or `graphsvx run` wrote.
+
+    Returns:
+        The run: its explanations by position, its table, its failures.
+
     Raises:
         DataError: there is no run, or its files are damaged.
 

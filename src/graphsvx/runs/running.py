@@ -88,6 +88,9 @@ def start(
         options: further arguments of `explain` (target, targets, output, scale, class_names,
             feature_names, memory, relation).
 
+    Returns:
+        The finished run: its explanations by position, its table, its failures.
+
     Raises:
         InputError: arguments do not go together.
         DataError: the folder holds another run.

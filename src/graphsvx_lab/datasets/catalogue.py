@@ -262,12 +262,28 @@ def cache_dir() -> Path:
 
 
 def data_dir(root: str | Path | None = None) -> Path:
-    """Folder of the raw files of real data sets: `root`, else GRAPHSVX_DATA, else in the cache."""
+    """Folder of the raw files of real data sets.
+
+    Args:
+        root: a folder; by default GRAPHSVX_DATA, or else one in the user's cache.
+
+    Returns:
+        The folder, whether it exists or not.
+
+    """
     return Path(root or os.environ.get("GRAPHSVX_DATA") or cache_dir() / "data")
 
 
 def models_dir(root: str | Path | None = None) -> Path:
-    """Folder of checkpoints: `root`, else GRAPHSVX_MODELS, else in the cache."""
+    """Folder of checkpoints.
+
+    Args:
+        root: a folder; by default GRAPHSVX_MODELS, or else one in the user's cache.
+
+    Returns:
+        The folder, whether it exists or not.
+
+    """
     return Path(root or os.environ.get("GRAPHSVX_MODELS") or cache_dir() / "models")
 
 

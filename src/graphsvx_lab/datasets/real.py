@@ -108,6 +108,14 @@ def nitro_and_amino(x: Tensor, edge_index: Tensor) -> Tensor:
     The nitrogen has three neighbours: two oxygens that have no other neighbour (NO2), or two
     hydrogens (NH2), and a third atom that is neither oxygen nor hydrogen. Nitrates (O-NO2),
     hydroxylamines (O-NH2) and ammonia are therefore excluded.
+
+    Args:
+        x: elements as in Mutagenicity, one-hot [atoms, elements].
+        edge_index: bonds in both directions, [2, edges].
+
+    Returns:
+        The mask, [edges].
+
     """
     atom = x.argmax(dim=1)
     source, target = edge_index

@@ -155,7 +155,15 @@ def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
 
 
 def paired_tests(differences: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, PairedTest]:
-    """Tests by name of the other method, from the differences of each seed, corrected by Holm."""
+    """Paired tests against other methods, corrected by Holm.
+
+    Args:
+        differences: by name of the other method, for each seed those of all questions.
+
+    Returns:
+        Tests by name of the other method.
+
+    """
     pooled = {name: [d for seed in seeds for d in seed] for name, seeds in differences.items()}
     # Zeros say nothing about a direction. Exact for few pairs, else the normal approximation.
     nonzero = {name: [d for d in values if d != 0] for name, values in pooled.items() if values}

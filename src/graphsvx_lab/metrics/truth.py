@@ -141,6 +141,16 @@ def scored_nodes(
     "paper": the first node of each motif of `dataset`, whatever the model predicts. "strict":
     every candidate (all motif nodes: `NodeTruth.nodes()`) that the model classifies correctly.
 
+    Args:
+        protocol: "paper" or "strict".
+        dataset: name of the data set, for "paper".
+        candidates: ids of nodes, for "strict".
+        predicted: class of each node by the model, [nodes], for "strict".
+        labels: class of each node, [nodes], for "strict".
+
+    Returns:
+        Ids of nodes.
+
     Raises:
         InputError: an argument that the protocol needs is missing or unknown.
 
@@ -162,9 +172,18 @@ def auroc(
 ) -> float:
     """Probability that a player of the truth outranks another one, averaged over explanations.
 
-    All players count; players of the truth that are missing from the explanation have credit 0.
-    Explanations with only one class of players (all in the truth, or none) are left out; NaN if
-    no explanation remains. Computed by scikit-learn. PyG's `groundtruth_metrics` gives the same
+    Args:
+        explanations: a single explanation or an iterable of them. All players count; players of the
+            truth that are missing from an explanation have credit 0.
+        truth: as for `accuracy`.
+        by: rank signed values or magnitudes.
+        level: score nodes, edges or features.
+
+    Returns:
+        Area under the ROC curve. Explanations with only one class of players (all in the truth, or
+        none) are left out; NaN if no explanation remains.
+
+    Computed by scikit-learn. PyG's `groundtruth_metrics` gives the same
     figure but needs torchmetrics, and applies a sigmoid in single precision first, which can
     create ties.
     """
@@ -183,7 +202,14 @@ def auroc(
 def correlation(explanation: Explanation, contributions: Tensor, *, by: Ranking = "value") -> float:
     """Pearson's correlation of the values of nodes with their true contributions [nodes].
 
-    Nodes without credit have 0; 0 where all values are equal, which says nothing.
+    Args:
+        explanation: of a whole graph; nodes without credit have 0.
+        contributions: the truth, [nodes].
+        by: signed values or magnitudes.
+
+    Returns:
+        The correlation; 0 where all values are equal, which says nothing.
+
     """
     values = torch.zeros_like(contributions, dtype=torch.float64)
     values[explanation.node_ids] = strength(explanation.node_values.double(), by)
@@ -200,7 +226,14 @@ NEIGHBOURS = "direct neighbours"
 def credit_shares(explanation: Explanation, truth: NodeTruth) -> dict[str, float]:
     """Credit by where it goes (`PARTS`, `NEIGHBOURS`), and `explainable`, what these are parts of.
 
-    That is prediction - base, or the sum of a mask's entries, which has no base value.
+    Args:
+        explanation: of a node.
+        truth: which nodes are of its motif.
+
+    Returns:
+        Sums by part, and `explainable`: prediction - base, or the sum of a mask's entries, which
+        has no base value.
+
     """
     motif, distance = truth.motif(explanation.centres[0]), explanation.field.distances
     shares = dict.fromkeys((*PARTS, NEIGHBOURS), 0.0)

@@ -77,6 +77,12 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Study:
     """A study by its name.
 
+    Args:
+        name: one of `names()`.
+
+    Returns:
+        The declaration; `run(context)` measures and writes its page.
+
     Raises:
         InputError: there is no such study.
 

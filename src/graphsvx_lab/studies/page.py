@@ -362,7 +362,16 @@ def verdict(claims: Sequence[Claim]) -> str:
 
 
 def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
-    """Write `README.md`: one table of all claims of the paper, from the measurements there."""
+    """Write `README.md`: one table of all claims of the paper.
+
+    Args:
+        folder: of the results, where the measurements of the studies are.
+        studies: in the order of the table.
+
+    Returns:
+        The path of the page.
+
+    """
     verdicts: list[bool | None] = []
     pages, seconds = list[str](), 0
     rows: dict[bool, list[list[str]]] = {True: [], False: []}

@@ -23,15 +23,32 @@ ENDING = ".safetensors"
 def checkpoint_path(
     dataset: str, model: str | None = None, seed: int = 0, root: str | Path | None = None
 ) -> Path:
-    """The path of the checkpoint of a data set, model and seed, whether it exists or not."""
+    """The path of a checkpoint.
+
+    Args:
+        dataset: name of the data set.
+        model: name of the model; by default that of the data set.
+        seed: of the training.
+        root: folder of checkpoints, by default `models_dir()`.
+
+    Returns:
+        The path of its weights, whether they exist or not.
+
+    """
     model_name = checked_model(checked_name(dataset), model)
     return models_dir(root) / f"{dataset}-{model_name}-seed{checked_seed(seed)}{ENDING}"
 
 
 def save(trained: Trained, path: str | Path | None = None, root: str | Path | None = None) -> Path:
-    """Write weights and card atomically; return the path of the weights.
+    """Write weights and card atomically.
 
-    By default the file is named after data set, model and seed, in the models directory.
+    Args:
+        trained: model, card and data set.
+        path: of the weights; by default named after data set, model and seed.
+        root: folder of checkpoints, where `path` is not given.
+
+    Returns:
+        The path of the weights.
 
     Raises:
         DataError: the file cannot be written, or has another ending.
@@ -64,9 +81,16 @@ def load(
 ) -> Trained:
     """A trained model in eval mode, its card and its data set.
 
-    `name_or_path` is a data set (then `model`, `seed` and the models directory `root` select the
-    checkpoint) or the path of a `.safetensors` file. Without `dataset`, the data set named in the
-    card is loaded. Its fingerprint must be that of the training data.
+    Args:
+        name_or_path: a data set, or the path of a `.safetensors` file.
+        model: with a data set, name of the model.
+        seed: with a data set, seed of the training.
+        root: with a data set, folder of checkpoints.
+        dataset: by default that named in the card. Its fingerprint must be that of the training
+            data.
+
+    Returns:
+        Model, card and data set.
 
     Raises:
         DataError: files are missing or damaged, or belong to other data.
@@ -96,7 +120,12 @@ def read(
 ) -> tuple[nn.Module, Card]:
     """A trained model in eval mode and its card, without its data set.
 
-    `expected`: data set, model and seed that the card must name.
+    Args:
+        path: of a `.safetensors` file.
+        expected: data set, model and seed that the card must name.
+
+    Returns:
+        Model and card.
 
     Raises:
         DataError: files are missing, damaged or do not fit, or the card names something else.
@@ -156,8 +185,18 @@ def ensure(
 ) -> Trained:
     """Load the checkpoint of a data set, model and seed; train and save it if there is none.
 
-    A checkpoint with other settings than `settings` (default: `settings_for(dataset, model)`) is
-    trained again.
+    Args:
+        dataset: name of the data set.
+        model: name of the model; by default that of the data set.
+        seed: of the training.
+        progress: called with each `Step` of the training.
+        root: folder of checkpoints, by default `models_dir()`.
+        settings: of the training, by default `settings_for(dataset, model)`. A checkpoint with
+            other settings is trained again.
+
+    Returns:
+        The model in eval mode, its card and its data set.
+
     """
     settings = settings or settings_for(dataset, model)
     path = checkpoint_path(dataset, model, seed, root)

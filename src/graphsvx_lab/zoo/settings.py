@@ -252,7 +252,16 @@ def checked_model(dataset: str, model: str | None) -> str:
 
 
 def settings_for(dataset: DataSet | str, model: str | None = None) -> Settings:
-    """The default settings of `train` for a data set and model."""
+    """The default settings of `train`.
+
+    Args:
+        dataset: a data set or its name.
+        model: name of the model; by default that of the data set.
+
+    Returns:
+        Sizes of the model and how it is trained.
+
+    """
     name = dataset if isinstance(dataset, str) else dataset.name
     model = checked_model(name, model)
     table = DEFAULTS.get(clean_name(name), {})
