@@ -43,6 +43,18 @@ def test_model_data_and_random_state_are_left_as_found(known, method):
     assert (numbers == np.random.get_state()[1]).all()
 
 
+@pytest.mark.parametrize("method", [Greedy(players="features"), Random(players="features")])
+def test_features_of_a_whole_graph_play_as_in_graphsvx(known_graph, method):
+    model, data = known_graph
+    shapley = graphsvx.explain(
+        model, data, graph=True, method=graphsvx.GraphSVX(players="features")
+    )
+    explanation = graphsvx.explain(model, data, graph=True, method=method)
+    assert shapley.feature_credit.players > 0
+    assert torch.equal(explanation.feature_ids, shapley.feature_ids)
+    assert explanation.node_credit.players == 0
+
+
 def test_the_model_is_left_as_found_when_learning_fails(known):
     model, data = known
     broken = copy.deepcopy(model)

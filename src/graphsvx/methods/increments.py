@@ -339,12 +339,8 @@ def _default_first_calls(games: Sequence[PlayableGame], sampling: Sampling) -> i
 # --- more calls --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """A fit to pairs of coalitions, and differences that players make, which correct it."""
-
-    fit: Fit
-    differences: Differences
+_Measured = tuple[Fit, Differences]
+"""A fit to pairs of coalitions, and differences that players make, which correct it."""
 
 
 @dataclass(eq=False)
@@ -405,6 +401,7 @@ class Increments:
     def _try_differences(self, played: FittedGame) -> _Measured | None:
         """First differences of a game, if more of them are expected to tell more than pairs."""
         game, masks, fit = played.game, played.masks, played.fit
+        squares = fit.values.square().sum(1).clamp(min=1e-300)
         if (
             game.looks_up
             or not self.sampling.pairs_for_process
@@ -414,13 +411,12 @@ class Increments:
             or self._has_look_ups(played)
             or masks.pair is None
             or masks.exact
-            or not _relative_square(fit) > _HARD
+            or not float((fit.errors.square().sum(1) / squares).mean()) > _HARD
             or self.sampling.exact_within(game, self._allowed(played))
         ):
             return None
-        most = self._in_time(played, self._allowed(played, differences=True))
         calls = game.calls
-        left = most - calls
+        left = self._in_time(played, self._allowed(played, differences=True)) - calls
         players = np.union1d(
             players_to_measure(fit, max(left, 1)), np.flatnonzero(self.goal.unsure(fit))
         )
@@ -431,21 +427,22 @@ class Increments:
         by_fit, by_differences = expected_errors(fit, trial, left)
         few_calls, most = _LEARNT_FROM * game.players, max(self._allowed(played), calls)
         by_pairs = by_fit * (few_calls + calls) / (few_calls + most)
-        return _Measured(fit, trial) if by_differences < by_pairs else None
+        return (fit, trial) if by_differences < by_pairs else None
 
     def _more_differences(self, game: FittedGame, measured: _Measured, needed: float) -> FittedGame:
+        fit, before = measured
         game = replace(game, budget=game.game.calls)  # the first differences as well
         most = self._allowed(game, differences=True)
         budget = self._next_budget(game, needed, most)
         # Coalitions of known states cost no call, and would go on for ever where few are new.
-        calls = min(measured.differences.calls + budget - game.budget, most)
-        values, before = explained_values(game.game, self.outputs), measured.differences
+        calls = min(before.calls + budget - game.budget, most)
+        values = explained_values(game.game, self.outputs)
         differences = measure(values, before, calls, self.sampling.seed)
         if differences is before:
             return game
-        self._measured[game.game] = replace(measured, differences=differences)
-        fit = corrected(measured.fit, differences)
-        return replace(game, budget=game.game.calls, fit=fit, measured=differences.coalitions)
+        self._measured[game.game] = fit, differences
+        fit, coalitions = corrected(fit, differences), differences.coalitions
+        return replace(game, budget=game.game.calls, fit=fit, measured=coalitions)
 
     def _allowed(self, game: FittedGame, differences: bool = False) -> int:
         if self.most is None:
@@ -466,9 +463,3 @@ class Increments:
 
     def _in_time(self, game: FittedGame, budget: int) -> int:
         return int(min(budget, game.game.calls * self.clock.growth(game.seconds)))
-
-
-def _relative_square(fit: Fit) -> float:
-    """Squared error over squared credit, mean over the outputs."""
-    size = fit.values.square().sum(1).clamp(min=1e-300)
-    return float((fit.errors.square().sum(1) / size).mean())
