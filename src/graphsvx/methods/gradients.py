@@ -50,16 +50,11 @@ class FeatureSpace:
     scores: Callable[[Features], Tensor]
     """Scores [outputs] at other features; differentiable."""
 
-    def score(self, output: int) -> Callable[..., Tensor]:
-        """The function that captum differentiates: features [steps, ...] to scores [steps]."""
-
-        def scores(*x: Tensor) -> Tensor:
-            out = torch.stack([self.scores(step)[output] for step in zip(*x, strict=True)])
-            for part in x:  # the gradient of what is not used is 0, not missing
-                out = out + part[:, :0].sum()
-            return out
-
-        return scores
+    def forward(self, *x: Tensor) -> Tensor:
+        """The function that captum differentiates: features [steps, ...] to [steps, outputs]."""
+        out = torch.stack([self.scores(step) for step in zip(*x, strict=True)])
+        # The gradient of what is not used is 0, not missing.
+        return out + sum(part[:, :0].sum() for part in x)
 
 
 def feature_space(query: Query, seed: int) -> FeatureSpace:
@@ -125,19 +120,18 @@ def attributions_to_credit(
 
 
 def integrated_gradient(
-    score: Callable[..., Tensor], x: Features, start: Features, steps: int
+    space: FeatureSpace, x: Features, output: int, start: Features, steps: int
 ) -> Features:
     """captum's integrated gradient along the line from `start` to `x`, [1, nodes, columns] each."""
-    method = require_extra("captum.attr").IntegratedGradients(score)
-    return method.attribute(
-        x, tuple(part[None] for part in start), n_steps=steps, method="gausslegendre"
-    )
+    method = require_extra("captum.attr").IntegratedGradients(space.forward)
+    line = x, tuple(part[None] for part in start)
+    return method.attribute(*line, target=output, n_steps=steps, method="gausslegendre")
 
 
-def gradient(score: Callable[..., Tensor], x: Features) -> Features:
+def gradient(space: FeatureSpace, x: Features, output: int) -> Features:
     """captum's absolute gradient at `x`, [1, nodes, columns] each."""
     inputs = tuple(part.clone().requires_grad_() for part in x)
-    return require_extra("captum.attr").Saliency(score).attribute(inputs)
+    return require_extra("captum.attr").Saliency(space.forward).attribute(inputs, target=output)
 
 
 @dataclass(frozen=True)
@@ -150,7 +144,7 @@ class _Gradients(Baseline):
         self,
         seed: int,
         space: FeatureSpace,
-        attribute: Callable[[Callable[..., Tensor], Features], Features],
+        attribute: Callable[[FeatureSpace, Features, int], Features],
         game: tuple[str, str],
         steps: int = 1,
         **details: Any,
@@ -159,7 +153,7 @@ class _Gradients(Baseline):
         prediction, x = space.prediction, tuple(part[None] for part in space.x)
         with model_restored(prediction.query.model.call):
             attributions = [
-                tuple(part[0].detach() for part in attribute(space.score(output), x))
+                tuple(part[0].detach() for part in attribute(space, x, output))
                 for output in prediction.outputs
             ]
         features, nodes = attributions_to_credit(space, attributions)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
 
 from graphsvx.core.query import Query
 from graphsvx.errors import InputError, ModelError, UnsupportedError
@@ -280,19 +281,11 @@ class _Growth:
 
     @torch.no_grad()
     def scores(self, graphs: Sequence[Grown]) -> Tensor:
-        sizes = torch.tensor([len(graph.kinds) for graph in graphs])
-        offsets = sizes.cumsum(0) - sizes
-        edges = torch.cat([g.ends() + o for g, o in zip(graphs, offsets, strict=True)], 1)
-        kinds = [kind for graph in graphs for kind in graph.kinds]
-        device = self.query.graph.x.device
+        listed = [Data(self.candidates[list(graph.kinds)], graph.ends()) for graph in graphs]
+        batch: Any = Batch.from_data_list(listed).to(self.query.graph.x.device)
         self.calls += len(graphs)
-        out = self.query.model(
-            self.candidates[kinds].to(device),
-            edges.to(device),
-            torch.ones(edges.shape[1], dtype=self.candidates.dtype, device=device),
-            None,
-            torch.arange(len(graphs)).repeat_interleave(sizes).to(device),
-        )
+        weights = torch.ones(batch.num_edges).to(batch.x)
+        out = self.query.model(batch.x, batch.edge_index, weights, None, batch.batch)
         return self.query.scores(out[:, None, :]).cpu()
 
     @torch.no_grad()
