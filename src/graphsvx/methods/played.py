@@ -10,9 +10,10 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.estimators import Estimator, Fit, GaussianProcess, Lasso
+from graphsvx.estimators import Estimator, Fit, GaussianProcess
 from graphsvx.estimators.controls import ControlledWLS
 from graphsvx.estimators.gaussian_process import Known, Outcomes
+from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import PlayedRows
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.games.graph_game import GraphGame
