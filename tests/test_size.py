@@ -18,7 +18,7 @@ BOUNDS = {
     "graphsvx/generators": 570,
     "graphsvx/integrations": 490,
     "graphsvx/masks": 650,
-    "graphsvx/methods": 5_500,
+    "graphsvx/methods": 5_470,
     "graphsvx/results": 3_070,
     "graphsvx/runs": 2_410,
     "graphsvx/testing": 1_010,
