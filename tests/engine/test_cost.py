@@ -25,9 +25,9 @@ from torch_geometric.nn import (
 from graphsvx import GraphSVX, explain
 from graphsvx.core.query import build_query
 from graphsvx.engine.choose import choose_evaluator
-from graphsvx.engine.cost import counted_seconds
 from graphsvx.engine.evaluator import full_reference, node_perturbations
 from graphsvx.engine.lazy import plain
+from graphsvx.engine.profile import counted_seconds
 from graphsvx.engine.rows import Copies
 from graphsvx.methods import increments, playing
 from graphsvx.methods.increments import FIRST_CALLS

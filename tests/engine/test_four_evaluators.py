@@ -10,7 +10,7 @@ from torch_geometric.nn import ChebConv, GCNConv, global_mean_pool
 
 from graphsvx.core.query import Query, build_query
 from graphsvx.engine import states
-from graphsvx.engine.choose import candidates, choose_evaluator
+from graphsvx.engine.choose import Trial, any_accepted, choose_evaluator
 from graphsvx.engine.evaluator import Evaluator, node_perturbations
 from graphsvx.engine.lazy import plain
 from tests.worlds import random_graph
@@ -55,7 +55,14 @@ def evaluators_of(kind: type[nn.Module]) -> tuple[Query, list[Evaluator]]:
     query = build_query(kind().double().eval(), random_graph(3, nodes=12), **question)
     with torch.no_grad():
         cached = choose_evaluator(query, None, 0)
-        return query, [cached, *candidates(query, None, 0)]
+        others: list[Evaluator] = []
+
+        def none_holds(evaluator: Evaluator, _: object) -> bool:
+            others.append(evaluator)
+            return False
+
+        any_accepted(query, None, 0, Trial(lambda evaluator: evaluator, none_holds))
+        return query, [cached, *others]
 
 
 @pytest.mark.parametrize("kind", [Convolutions, Chebyshev, Pooled])

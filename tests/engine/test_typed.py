@@ -48,10 +48,8 @@ def sage(source: str, target: str, width: int | None) -> SAGEConv:
     return SAGEConv((width or WIDTHS[source], width or WIDTHS[target]), 6)
 
 
-@pytest.mark.parametrize(
-    ("network", "trim"), [(Stack, "outputs"), (Residual, None), (Shared, None)]
-)
-def test_rounds_compute_only_the_nodes_that_matter_where_the_model_allows(network, trim) -> None:
+@pytest.mark.parametrize("network", [Stack, Residual, Shared])
+def test_batches_hold_only_the_nodes_that_matter(network) -> None:
     torch.manual_seed(0)
     data = typed_graph(2, counts=(3, 2, 2))
     model = network(sage).double().eval()
@@ -59,8 +57,7 @@ def test_rounds_compute_only_the_nodes_that_matter_where_the_model_allows(networ
     with torch.no_grad():
         evaluator = choose_evaluator(query, None, 0)
     assert isinstance(evaluator, Rows)
-    assert evaluator.shortcuts.trim == trim
-    assert evaluator.shortcuts.rounds == 2
+    assert evaluator.shortcuts.reach == 2
     explanation = graphsvx.explain(
         model, data, node=("paper", 0), target=0, method=GraphSVX(players="nodes")
     )

@@ -12,10 +12,8 @@ from graphsvx.core.arrays import Ids, as_tensor, no_ids
 from graphsvx.core.callers import Inputs, edges_by_type, sorted_by_kind
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import rows_of
-from graphsvx.core.perturbation import HopCounts
 from graphsvx.core.query import Query
 from graphsvx.engine.lazy import SharedRows, plain
-from graphsvx.engine.trim import Levels, Trim, trimmed_by_type
 from graphsvx.errors import ModelError
 
 
@@ -39,8 +37,6 @@ class RowsByType:
     copy: Ids | None = None
     """Batches of whole graphs: the copy that each node is of."""
     copies: int = 1
-    hops: HopCounts | None = None
-    """Trimmed batches: hops from each node to a centre, ascending."""
 
 
 def call_by_type(
@@ -49,13 +45,11 @@ def call_by_type(
     centres: Ids,
     shared: bool = False,
     cut_tables: bool = False,
-    trim: Trim | None = None,
-    rounds: int = 0,
 ) -> Tensor:
     """Outputs at the centres, [copies, centres, outputs], of one call of the model.
 
     `shared`: equal rows are stored once. `cut_tables`: parameters with a row for each node of a
-    type are cut to the nodes of the batch. `trim`: what is left out in each of so many rounds.
+    type are cut to the nodes of the batch.
     """
     graph, model, device = rows.graph, query.model, rows.graph.x.device
     types = graph.types
@@ -70,7 +64,6 @@ def call_by_type(
         batch = {name: as_tensor(copy[mine], device) for name, mine in nodes.items()}
     inputs = Inputs(
         {name: _features(rows, name, nodes[name], local, shared) for name in types.features},
-        # Edges of a batch are sorted by the hops of their targets.
         *edges_by_type(graph, within[rows.ends], rows.edges),
         node_rows,
         batch,
@@ -78,15 +71,7 @@ def call_by_type(
         as_tensor(within[centres].T, device) if model.scores_pairs else None,
         query.relation,
     )
-    counts = {name: len(mine) for name, mine in nodes.items()}
-    if trim is None or rows.hops is None:
-        out = model.run(graph, inputs, cut_tables)
-    else:
-        levels = _levels(rows, kinds, rows.hops, rounds)
-        with trimmed_by_type(model.submodules, levels, rounds, trim == "outputs"):
-            out = model.run(graph, inputs, cut_tables)
-        last = 0 if trim == "outputs" else 1
-        counts = {name: int(levels[name][last]) for name in nodes}
+    out = model.run(graph, inputs, cut_tables)
     if query.kind == "graph" or model.scores_pairs:
         if isinstance(out, Tensor) and out.dim() == 1 and rows.copies == 1:
             out = out[None]  # the outputs of the one graph or pair
@@ -94,7 +79,7 @@ def call_by_type(
     columns = []
     for column in centres.T:
         node_type = types.node_types[kinds[column[0]]]
-        output = plain(rows_of(out, node_type, counts[node_type]))
+        output = plain(rows_of(out, node_type, len(nodes[node_type])))
         columns.append(output.index_select(0, as_tensor(within[column], output.device)))
     if len(widths := {column.shape[1] for column in columns}) > 1:
         raise ModelError(
@@ -136,17 +121,3 @@ def _distinct(ids: Ids, position: Ids) -> tuple[Ids, Ids]:
     index = np.empty(len(first), dtype=np.int64)
     index[present] = np.arange(len(present))
     return ids[first[present]], index[position]
-
-
-def _levels(rows: RowsByType, kinds: Ids, hops: HopCounts, rounds: int) -> Levels:
-    """Nodes of each type within 0, 1, ... hops, and edges of each type into these."""
-    types = rows.graph.types
-    sides = (
-        (types.node_types, kinds, hops),
-        (types.edge_types, types.edge_type[rows.edges], hops[rows.ends[1]]),
-    )
-    return {
-        name: np.bincount(level[of == at], minlength=rounds + 1).cumsum()
-        for names, of, level in sides
-        for at, name in enumerate(names)
-    }

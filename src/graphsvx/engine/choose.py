@@ -11,23 +11,21 @@ questions compare the output of the unperturbed graph, and replay less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import cached_property
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.nn import HeteroConv
 
-from graphsvx.core import arrays
 from graphsvx.core import field as fields
+from graphsvx.core.arrays import as_tensor
 from graphsvx.core.callers import whole
-from graphsvx.core.depth import message_passing_depth
 from graphsvx.core.field import Field
 from graphsvx.core.graph import is_undirected
-from graphsvx.core.model import Model, call_on, rows_of
+from graphsvx.core.model import call_on, rows_of
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import (
@@ -48,28 +46,25 @@ from graphsvx.engine.evaluator import (
     undirected_reference,
     unperturbed,
 )
-from graphsvx.engine.kernels import ModelLayers
-from graphsvx.engine.profile import ModelProfile, fits_one_call, invalidate, profile_for
-from graphsvx.engine.rows import Copies, Rows, Shortcuts
-from graphsvx.engine.states import States, TooManyStatesError
-from graphsvx.engine.trim import ROUNDS, Trim
-from graphsvx.engine.trust import (
+from graphsvx.engine.profile import (
+    ModelProfile,
+    depth_changed,
     distrust_structure,
-    is_known_to_read_degrees,
+    fits_one_call,
+    invalidate,
     needs_small_batches,
     plain_up_to,
-    reads_degrees,
-    reads_in_edges_only,
+    profile_for,
+    read_into,
     replays_by_type,
     required_replays,
 )
+from graphsvx.engine.rows import Copies, Rows, Shortcuts
+from graphsvx.engine.states import States, TooManyStatesError
 from graphsvx.errors import ModelError
 from graphsvx.utils.given_up import collected, give_up, note
 
 Result = TypeVar("Result")
-Evaluators = Generator[Evaluator, ModelError | None, None]
-"""Evaluators that pass their checks; each is followed by why it failed all the same, which is sent
-(None: its outputs were others)."""
 
 CHECKS = (SAME_WIDER, SAME_ALONE, SAME_AGAIN)
 _TYPED_CHECKS = ("same output on the whole graph", SAME_ALONE, SAME_AGAIN)
@@ -87,6 +82,30 @@ _REPLAYS_LOOK_UPS = 16
 _SMALL_BATCH = 1 << 17
 
 
+@dataclass(eq=False)
+class Trial(Generic[Result]):
+    """Runs a computation with one evaluator after the other, until one holds."""
+
+    run: Callable[[Evaluator], Result]
+    holds: Callable[[Evaluator, Result], bool]
+    result: Result | None = None
+    failure: ModelError | None = None
+    """The error that the last evaluator ended with; None: its outputs were others."""
+    last_error: ModelError | None = None
+
+    def accepts(self, evaluator: Evaluator) -> bool:
+        """Whether the computation held with an evaluator; then its result is kept."""
+        self.failure = None
+        try:
+            self.result = self.run(evaluator)
+        except ModelError as error:
+            # Raised by the model or by a shortcut: the next, slower evaluator shows which.
+            self.failure = self.last_error = error
+            give_up("a faster way of evaluating coalitions was not taken", error)
+            return False
+        return self.holds(evaluator, self.result)
+
+
 def run_verified(
     query: Query,
     hops: int | None,
@@ -98,32 +117,27 @@ def run_verified(
 
     `hops` is believed where the model's depth cannot be counted (it is not a PyG model).
     """
-    last: ModelError | None = None
-    evaluators = candidates(query, hops, seed)
-    with suppress(StopIteration):
-        evaluator = next(evaluators)
-        while True:
-            failure: ModelError | None = None
-            try:
-                result = run(evaluator)
-            except ModelError as error:
-                # Raised by the model or by a shortcut: the next, slower evaluator shows which.
-                last = failure = error
-                give_up("a faster way of evaluating coalitions was not taken", error)
-            else:
-                if holds(evaluator, result):
-                    return result
-            evaluator = evaluators.send(failure)
-    raise last or ModelError("the model gives another output each time it is called")
+    trial = Trial(run, holds)
+    if any_accepted(query, hops, seed, trial):
+        return cast(Result, trial.result)
+    random = ModelError("the model gives another output each time it is called")
+    raise trial.last_error or random
 
 
 def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
     """The fastest evaluator that passes the checks before the first batch, for `evaluate`."""
-    return next(
-        evaluator
-        for evaluator in candidates(query, hops, seed)
-        if evaluator.checks.expected_output is None or _gives_expected_output(query, evaluator)
-    )
+
+    def gives_expected_output(evaluator: Evaluator, _: object) -> bool:
+        if evaluator.checks.expected_output is None:
+            return True
+        field = evaluator.field
+        try:
+            out = evaluator.evaluate(field, unperturbed(query, field))
+        except ModelError:  # raised by the model or by a shortcut: the full checks show which
+            return False
+        return evaluator.checks.matches(out[0])
+
+    return run_verified(query, hops, seed, lambda evaluator: evaluator, gives_expected_output)
 
 
 def evaluate(evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
@@ -138,29 +152,29 @@ def evaluate(evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
     replayed = np.unique(np.linspace(0, len(perturbations) - 1, replays + 1).astype(np.int64))
     alone = evaluator.plain(field, np.random.default_rng(0))
     sample = perturbations.take(replayed)
-    played = out[arrays.as_tensor(replayed, out.device)]
+    played = out[as_tensor(replayed, out.device)]
     if equals_plain_calls(alone, field, sample, alone.evaluate(field, sample), played, out):
         return out
     return evaluator.plain(field).evaluate(field, perturbations)
 
 
-def candidates(query: Query, hops: int | None, seed: int) -> Evaluators:
-    """Ways to evaluate a query, fastest first; the last makes one plain call per coalition."""
+def any_accepted(query: Query, hops: int | None, seed: int, trial: Trial[Result]) -> bool:
+    """Whether a trial accepts an evaluator, fastest first; the last makes plain calls."""
     if query.removes_rows:
-        yield plain_evaluator(query)
-        return
+        return trial.accepts(plain_evaluator(query))
     profile, by_type = profile_for(query.model, query.graph), query.graph.has_types
-    before = cached_evaluator(query, hops, profile)
-    if before is not None:
-        yield before
+    cached = cached_evaluator(query, hops, profile)
+    if cached is not None:
+        if trial.accepts(cached):
+            return True
         distrust = not by_type and not _has_changed(query, profile)
         invalidate(query.model)
         if distrust:
             distrust_structure(query)
-    elif not by_type and _depth_changed(query, profile):
+    elif not by_type and depth_changed(query, profile):
         invalidate(query.model)  # the profile is that of the model before it changed
-    yield from _Checked.of(query, hops, seed).evaluators()
-    yield plain_evaluator(query)
+    accepted = _Checked.of(query, hops, seed).any_accepted(trial)
+    return accepted or trial.accepts(plain_evaluator(query))
 
 
 def plain_evaluator(query: Query) -> Plain:
@@ -182,28 +196,6 @@ def plain_evaluator(query: Query) -> Plain:
     return evaluator
 
 
-def shortcut_candidates(model: Model, depth: int | None, by_type: bool) -> list[Shortcuts]:
-    """Combinations of shortcuts, fastest first."""
-    if not by_type:
-        if depth is None:
-            return [Shortcuts(None)]
-        outer = Shortcuts(depth + 1, depth)
-        return [replace(outer, reach=depth + reads_degrees(model), products=True), outer]
-    cuts = [False]
-    if model.plan.tables:
-        # A model that gets ids of nodes looks its tables up by them.
-        cuts = [False, True] if model.plan.takes_ids else [True, False]
-    # Layers that read degrees need the edges of nodes that no longer matter.
-    if depth is None or is_known_to_read_degrees(model):
-        reach = None if depth is None else depth + 1
-        return [Shortcuts(reach, cut_tables=cut) for cut in cuts]
-    trims: list[Trim | None] = [None]
-    if any(isinstance(part, ROUNDS) for part in model.submodules):
-        hetero = any(isinstance(part, HeteroConv) for part in model.submodules)
-        trims = ["outputs" if hetero else "inputs", None]
-    return [Shortcuts(depth, depth, trim=trim, cut_tables=cut) for trim in trims for cut in cuts]
-
-
 @dataclass(frozen=True, eq=False)
 class _Checked:
     """Evaluators of a query that give the outputs of plain calls on some perturbed graphs."""
@@ -220,8 +212,8 @@ class _Checked:
         """For the full checks of a query."""
         profile = profile_for(query.model, query.graph)
         if query.graph.has_types:
-            profile.explained += 1
-            return _Checked(query, hops, seed, profile, replays_by_type(query.graph))
+            return _Checked(query, hops, seed, profile, required_replays(query, profile))
+        read_into(profile, query)
         replays = required_replays(query, profile)
         if profile.structure is not None and profile.structure.failed:
             note([profile.structure.reason])
@@ -230,71 +222,67 @@ class _Checked:
         return _Checked(query, hops, seed, profile, replays)
 
     @property
+    def by_type(self) -> bool:
+        """Whether the graph has types of nodes or edges."""
+        return self.query.graph.has_types
+
+    @property
+    def pools(self) -> bool:
+        """Whether whole graphs are explained."""
+        return self.query.kind == "graph"
+
+    @property
     def depth(self) -> int | None:
         """Rounds of message passing; `hops` where they cannot be counted, None for whole graphs."""
-        if self.query.kind == "graph":
+        if self.pools:
             return None
         return self.hops if self.profile.depth is None else self.profile.depth
 
     @property
-    def known(self) -> bool:
-        """Whether the structure of the model is known."""
-        return self.profile.structure is not None and self.profile.structure.known
-
-    @property
     def keeps(self) -> bool:
         """Whether shortcuts that pass are taken by later questions of this kind too."""
-        one_row = self.query.kind == "graph" or self.query.model.scores_pairs
-        return self.query.graph.has_types or (self.known and not one_row)
-
-    def evaluators(self) -> Evaluators:
-        """Those with shortcuts, fastest first."""
-        query, structure, depth = self.query, self.profile.structure, self.profile.depth
-        if structure is not None and structure.combines_nodes:
-            return
-        if query.kind == "graph" and not query.graph.has_types:
-            yield from self._on_whole_graphs()
-            return
-        follows_edges = query.graph.has_types or depth is None or self.known
-        if follows_edges or reads_in_edges_only(query.model):
-            yield from self._on_field()
-        if depth is not None and not query.graph.has_types:
-            yield from self._on_neighbourhood(depth)
+        one_row = self.pools or self.query.model.scores_pairs
+        return self.by_type or (self.profile.known and not one_row)
 
     def field(self, depth: int | None) -> Field:
         """The receptive field of so many rounds of message passing; for whole graphs all nodes."""
-        if self.query.kind == "graph":
+        if self.pools:
             return fields.whole_graph(self.query.graph)
         return fields.in_neighbourhood(self.query.graph, self.query.centres, depth)
-
-    def rows(
-        self, field: Field, shortcuts: Shortcuts, replays: int, reason: str | None = None
-    ) -> Rows:
-        """Batches with these shortcuts; `reason`: why no faster ones are taken."""
-        query, profile, pools = self.query, self.profile, self.query.kind == "graph"
-        passed = CHECKS[1:] if pools else CHECKS
-        profile.layers = profile.layers or ModelLayers.of(query.model.submodules)
-        return Rows(
-            query,
-            field,
-            None if shortcuts.reach is None else self.depth,
-            shortcuts.reach,
-            not pools,
-            self._checks(_TYPED_CHECKS if query.graph.has_types else passed, replays, reason),
-            has_kernels=self.known and not pools and profile.layers.all_fast,
-            has_slopes=shortcuts.products,
-            shortcuts=shortcuts,
-            layers=profile.layers,
-        )
 
     def kind(self, field: Field) -> tuple[str, int | None, bool]:
         """Queries of the same kind take the same shortcuts; loops leave some of them untried."""
         return self.query.kind, self.depth, field.has_loops
 
+    def rows(
+        self, field: Field, shortcuts: Shortcuts, replays: int, reason: str | None = None
+    ) -> Rows:
+        """Batches with these shortcuts; `reason`: why no faster ones are taken."""
+        profile, passed = self.profile, CHECKS[1:] if self.pools else CHECKS
+        return Rows(
+            self.query,
+            field,
+            None if shortcuts.reach is None else self.depth,
+            shortcuts.reach,
+            not self.pools,
+            self.checks(_TYPED_CHECKS if self.by_type else passed, replays, reason),
+            has_kernels=profile.known and not self.pools and profile.layers.all_fast,
+            has_slopes=shortcuts.products,
+            shortcuts=shortcuts,
+            layers=profile.layers,
+        )
+
+    def checks(self, passed: tuple[str, ...], replays: int, reason: str | None) -> Checks:
+        """Read now whether the structure is known: a check that failed leaves it unknown."""
+        graph, known = self.query.graph, self.profile.known
+        vary = self.by_type and len({*replays_by_type(graph)}) > 1
+        most_plain = 0 if known else plain_up_to(graph, self.profile)
+        return Checks(passed, reason, known, replays, vary, most_plain)
+
     def expecting(self, rows: Rows) -> Rows:
         """The same, with the model's own output to compare that of the full coalition with."""
         expected = _output_at_centres(self.query, rows.field, self.profile)
-        outputs = None if self.query.graph.has_types else self.profile.full_output
+        outputs = None if self.by_type else self.profile.full_output
         return replace(rows, checks=replace(rows.checks, expected_output=expected, outputs=outputs))
 
     def with_states(self, rows: Rows) -> Evaluator:
@@ -303,82 +291,101 @@ class _Checked:
         Not where the structure is unknown, or the model takes more than features and edges.
         """
         query, rounds = self.query, rows.shortcuts.rounds
-        if not self.known or rounds is None or query.model.scores_pairs or query.graph.attributes:
+        takes_more = query.model.scores_pairs or query.graph.attributes
+        if not self.profile.known or rounds is None or takes_more:
             return rows
         return States.of(rows, rounds)
 
-    def _checks(self, passed: tuple[str, ...], replays: int, reason: str | None) -> Checks:
-        """Read now whether the structure is known: a check that failed leaves it unknown."""
-        graph = self.query.graph
-        return Checks(
-            passed,
-            reason,
-            proved=self.known,
-            replays=replays,
-            replays_vary=graph.has_types and replays_by_type(graph, 2) < replays_by_type(graph),
-            plain_up_to=0 if self.known else plain_up_to(graph, self.profile),
-        )
+    @cached_property
+    def shortcuts(self) -> list[Shortcuts]:
+        """Combinations of shortcuts, fastest first."""
+        depth, layers, plan = self.depth, self.profile.layers, self.query.model.plan
+        if not self.by_type:
+            if depth is None:
+                return [Shortcuts(None)]
+            outer = Shortcuts(depth + 1, depth)
+            reach = depth + layers.may_read_degrees
+            return [replace(outer, reach=reach, products=True), outer]
+        cuts = [False]
+        if plan.tables:
+            # A model that gets ids of nodes looks its tables up by them.
+            cuts = [False, True] if plan.takes_ids else [True, False]
+        # Layers that read degrees need the edges of nodes that no longer matter.
+        reach = None if depth is None else depth + layers.reads_degrees
+        return [Shortcuts(reach, cut_tables=cut) for cut in cuts]
 
-    def _passes(
-        self, probes: Probes, evaluator: Evaluator, given_up: str = _BATCHES_FAILED
-    ) -> bool:
+    def passes(self, probes: Probes, evaluator: Evaluator, given_up: str = _BATCHES_FAILED) -> bool:
+        """Whether an evaluator gives the outputs of plain calls."""
         with collected() as sentences:
             passes = probes.pass_by(evaluator, given_up)
         note(sentences)
         self.profile.given_up += [s for s in sentences if s not in self.profile.given_up]
         return passes
 
-    def _on_field(self) -> Evaluators:
+    def any_accepted(self, trial: Trial[Result]) -> bool:
+        """Whether a trial accepts an evaluator with shortcuts, fastest first."""
+        profile, depth = self.profile, self.profile.depth
+        if profile.structure is not None and profile.structure.combines_nodes:
+            return False
+        if self.pools and not self.by_type:
+            return self._whole_graphs_accepted(trial)
+        follows_edges = self.by_type or depth is None or profile.known
+        if (follows_edges or profile.layers.follow_edges) and self._field_accepted(trial):
+            return True
+        return depth is not None and not self.by_type and self._neighbourhood_accepted(trial, depth)
+
+    def _field_accepted(self, trial: Trial[Result]) -> bool:
         """On the receptive field: with all shortcuts, with copied feature rows, all upstream."""
-        query, by_type, depth = self.query, self.query.graph.has_types, self.depth
-        fastest = shortcut_candidates(query.model, depth, by_type)
+        query, profile, depth = self.query, self.profile, self.depth
         copied = Shortcuts(None if depth is None else depth + 1, shared_rows=False)
-        options: list[tuple[Shortcuts, str | None]] = [(shortcuts, None) for shortcuts in fastest]
-        if by_type:
-            cuts = dict.fromkeys(shortcuts.cut_tables for shortcuts in fastest)
+        options: list[tuple[Shortcuts, str | None]] = [(each, None) for each in self.shortcuts]
+        if self.by_type:
+            cuts = dict.fromkeys(shortcuts.cut_tables for shortcuts in self.shortcuts)
             options += [(replace(copied, cut_tables=cut), None) for cut in cuts]
         else:
             options.append((copied, _COPIED))
-        if depth is not None and not by_type:
-            options.append((replace(copied, reach=None), _ALL_REACHING.format(depth)))
+            if depth is not None:
+                options.append((replace(copied, reach=None), _ALL_REACHING.format(depth)))
         probes: Probes | None = None
         for attempt, (shortcuts, reason) in enumerate(options):
             # Of a known structure the shortcuts before would hold.
             replays = self.replays if reason is None else distrust_structure(query)
-            if probes is None or not by_type:
+            if probes is None or reason is not None:
                 field = self.field(None if shortcuts.reach is None else depth)
                 probes = Probes.of(query, field, self.seed)
             rows = self.rows(probes.alone.field, shortcuts, replays, reason)
-            if self._passes(probes, replace(rows, lazy_from=0)):  # as a large batch is evaluated
+            if self.passes(probes, replace(rows, lazy_from=0)):  # as a large batch is evaluated
                 if self.keeps and reason is None:
                     rows = self.expecting(rows)
                     if rows.field.hops.max(initial=0) == (depth or 0):  # all rounds were tried
-                        before = self.profile.shortcuts or {}
-                        self.profile.shortcuts = {**before, self.kind(rows.field): shortcuts}
-                yield self.with_states(rows)
-                self.profile.shortcuts = None  # the games have shown that they do not hold
+                        profile.shortcuts[self.kind(rows.field)] = shortcuts
+                if trial.accepts(self.with_states(rows)):
+                    return True
+                profile.shortcuts.clear()  # the games have shown that they do not hold
             elif not attempt:
                 require_deterministic(probes.alone)
+        return False
 
-    def _on_whole_graphs(self) -> Evaluators:
+    def _whole_graphs_accepted(self, trial: Trial[Result]) -> bool:
         """Look-ups, and batches of whole graphs."""
         probes = Probes.of(self.query, self.field(None), self.seed)
         rows = self.rows(probes.alone.field, Shortcuts(None), self.replays)
-        if self._passes(probes, replace(rows, lazy_from=0)):
+        if self.passes(probes, replace(rows, lazy_from=0)):
             without, rounds = self._no_look_ups, self.profile.depth
             if without is None and rounds is not None:
                 replays = max(self.replays, _REPLAYS_LOOK_UPS)
-                failure = yield States.of(
-                    replace(rows, checks=replace(rows.checks, replays=replays)), rounds
-                )
-                too_many = isinstance(failure, TooManyStatesError)
-                without = str(failure) if too_many else "they differ from the model's own outputs"
+                more = replace(rows, checks=replace(rows.checks, replays=replays))
+                if trial.accepts(States.of(more, rounds)):
+                    return True
+                too_many = isinstance(trial.failure, TooManyStatesError)
+                without = "they differ from the model's own outputs"
+                without = str(trial.failure) if too_many else without
             sentence = f"each perturbed graph was evaluated as a whole: {without}"
-            yield replace(rows, checks=replace(rows.checks, fallback=sentence))
+            if trial.accepts(replace(rows, checks=replace(rows.checks, fallback=sentence))):
+                return True
         replays = distrust_structure(self.query)
         rows = self.rows(rows.field, Shortcuts(None, shared_rows=False), replays, _COPIED)
-        if self._passes(probes, rows):
-            yield rows
+        return self.passes(probes, rows) and trial.accepts(rows)
 
     @property
     def _no_look_ups(self) -> str | None:
@@ -392,7 +399,7 @@ class _Checked:
             return "the model takes further attributes of nodes or edges"
         return None
 
-    def _on_neighbourhood(self, depth: int) -> Evaluators:
+    def _neighbourhood_accepted(self, trial: Trial[Result], depth: int) -> bool:
         """On the undirected neighbourhood: copies in batches, or one call a coalition.
 
         Right for every model with so many rounds of message passing.
@@ -413,26 +420,19 @@ class _Checked:
         except ModelError as error:
             # It takes the whole graph only (a table with a row for each node).
             give_up("the neighbourhood was not evaluated by itself", error)
-            return
+            return False
         require_deterministic(alone)
         if not all(equals_plain_calls(alone, field, probes, outputs, other) for other in others):
-            return
+            return False
         self.profile.neighbourhood_suffices = True  # later questions are compared by their replays
-        copies = Copies(query, field, depth, reference=reference)
-        in_batches = _NEIGHBOURHOOD.format("copies of")
-        copies = replace(copies, checks=self._checks(CHECKS, self.replays, in_batches))
+        checks = self.checks(CHECKS, self.replays, _NEIGHBOURHOOD.format("copies of"))
+        copies = Copies(query, field, depth, checks=checks, reference=reference)
         failed = "copies of the neighbourhood were not evaluated together"
-        if self._passes(Probes(alone, probes, outputs), copies, failed):
-            yield copies
-        one_call = _NEIGHBOURHOOD.format("one call a coalition on")
-        yield replace(alone, checks=self._checks((SAME_WIDER, SAME_AGAIN), self.replays, one_call))
-
-
-def _depth_changed(query: Query, profile: ModelProfile) -> bool:
-    try:
-        return message_passing_depth(query.model, query.graph) != profile.depth
-    except ModelError:
-        return False
+        if self.passes(Probes(alone, probes, outputs), copies, failed) and trial.accepts(copies):
+            return True
+        reason = _NEIGHBOURHOOD.format("one call a coalition on")
+        checks = self.checks((SAME_WIDER, SAME_AGAIN), self.replays, reason)
+        return trial.accepts(replace(alone, checks=checks))
 
 
 # Evaluators built from checks that a model has passed on a graph before.
@@ -444,23 +444,17 @@ def cached_evaluator(query: Query, hops: int | None, profile: ModelProfile) -> E
     The output of the unperturbed graph is compared with the model's own, found out once for all
     nodes. Directed graphs, of models of known structure, get the full checks.
     """
-    checked, by_type = _Checked(query, hops, 0, profile, 0), query.graph.has_types
+    checked = _Checked(query, hops, 0, profile, 0)
     if not checked.keeps or not profile.shortcuts:
         return None
     field = checked.field(checked.depth)
     shortcuts = profile.shortcuts.get(checked.kind(field))
-    if shortcuts is None:
-        return None
-    if not by_type and not (profile.is_undirected or field_is_undirected(field)):
+    undirected = checked.by_type or profile.is_undirected
+    if shortcuts is None or not (undirected or field_is_undirected(field)):
         return None
     note(profile.given_up)
-    profile.explained += by_type
-    replays = (
-        replays_by_type(query.graph, profile.explained)
-        if by_type
-        else required_replays(query, profile)
-    )
-    return checked.with_states(checked.expecting(checked.rows(field, shortcuts, replays)))
+    rows = checked.rows(field, shortcuts, required_replays(query, profile))
+    return checked.with_states(checked.expecting(rows))
 
 
 def _output_at_centres(query: Query, field: Field, profile: ModelProfile) -> Tensor:
@@ -473,25 +467,15 @@ def _output_at_centres(query: Query, field: Field, profile: ModelProfile) -> Ten
     if not of_nodes or model.scores_pairs or not fits_one_call(graph):
         alone = plain_calls(query, field, np.random.default_rng(0))
         return alone.evaluate(field, unperturbed(query, field))[0]
-    ids = arrays.as_tensor(graph.types.local(query.centres), graph.x.device)
+    ids = as_tensor(graph.types.local(query.centres), graph.x.device)
     if profile.full_output is None:
         profile.full_output = model.run(graph, whole(graph)) if by_type else call_on(model, graph)
         source, target = graph.edge_index.cpu().numpy()
         profile.is_undirected = is_undirected(source, target, graph.num_nodes)
     if not by_type:
-        return profile.full_output[ids]
+        return cast(Tensor, profile.full_output[ids])
     name = graph.types.node_types[int(graph.types.kinds(query.centres)[0])]
     return rows_of(profile.full_output, name, graph.types.count(name))[ids]
-
-
-def _gives_expected_output(query: Query, evaluator: Evaluator) -> bool:
-    """Whether the unperturbed graph has its expected output by this evaluator."""
-    field = evaluator.field
-    try:
-        out = evaluator.evaluate(field, unperturbed(query, field))
-    except ModelError:  # raised by the model or by a shortcut: the full checks show which
-        return False
-    return evaluator.checks.matches(out[0])
 
 
 def _has_changed(query: Query, profile: ModelProfile) -> bool:

@@ -241,8 +241,7 @@ def plain_calls(query: Query, field: Field, rng: np.random.Generator) -> Plain:
 
     On the whole graph if the model's structure is unknown: it may read any node.
     """
-    structure = profile_for(query.model, query.graph).structure
-    if structure is None or not structure.known:
+    if not profile_for(query.model, query.graph).known:
         return Plain(query, field)
     return Plain(query, field, reference=wider_reference(query.graph, field, rng))
 
@@ -305,60 +304,22 @@ def wider_reference(
     graph: Graph, field: Field, rng: np.random.Generator, most: int = 64
 ) -> ReferenceGraph:
     """The field, nodes just outside it and random others, none of which may have influence."""
+    inside, ring = np.split(field.ids, [field.size])
     strangers = rng.integers(0, graph.num_nodes, most // 2)
-    ring = field.ids[field.size :]
     if len(ring) > most // 2:
         ring = rng.choice(ring, most // 2, replace=False)
-    inside_ids = np.sort(field.ids[: field.size])
-    new = setdiff_sorted(np.concatenate([ring, strangers]), inside_ids)
-    # Out-edges of the field detect models that pass messages against the edges.
-    sent = _sample_out_edges(graph, field, rng, most)
-    ends = graph.edge_index.cpu().numpy()
-    covered = np.sort(np.concatenate([inside_ids, new]))
-    sent = sent[~_is_member(ends[1][sent], covered)]
-    # The field's edges have local ids already; only the others are looked up.
-    # A hub would add its whole neighbourhood: a sample of its edges is enough.
-    edges = np.concatenate([_some_edges(graph.index, new, 16), sent])
-    source, target = ends[0][edges], ends[1][edges]
-    order = field.ids.argsort()
-    ordered = field.ids[order]
-    others = setdiff_sorted(np.concatenate([new, source, target]), ordered)
-
-    def local(nodes: Ids) -> Ids:
-        inside = order.take(ordered.searchsorted(nodes), mode="clip")
-        outside = len(field.ids) + others.searchsorted(nodes)
-        return np.where(_is_member(nodes, ordered), inside, outside)
-
-    ends_local = np.stack(
-        [
-            np.concatenate([field.source, local(source)]),
-            np.concatenate([field.target, local(target)]),
-        ]
-    )
-    device = graph.x.device
-    return ReferenceGraph(
-        graph.x.index_select(0, as_tensor(np.concatenate([field.ids, others]), device)),
-        as_tensor(ends_local, device),
-        np.concatenate([field.edges, edges]),
-        np.arange(field.size),
-        np.concatenate([field.ids, others]),
-    )
-
-
-def _is_member(nodes: Ids, ordered: Ids) -> NDArray[np.bool_]:
-    """Mask of `nodes` that are in the sorted, non-empty `ordered`; faster than `np.isin`."""
-    return ordered.take(ordered.searchsorted(nodes), mode="clip") == nodes
-
-
-def _sample_out_edges(
-    graph: Graph, field: Field, rng: np.random.Generator, most: int, per_node: int = 8
-) -> Ids:
-    """At most `per_node` out-edges of the centres and of `most` other nodes of the field."""
-    centres, others = np.split(field.ids[: field.size], [field.centres])
+    senders, others = np.split(inside, [field.centres])
     if len(others) > most:
         others = rng.choice(others, most, replace=False)
-    nodes = np.concatenate([centres, others])
-    return _some_edges(out_edges(graph), nodes, per_node)
+    new = setdiff_sorted(np.concatenate([ring, strangers]), np.sort(inside))
+    edges = [
+        field.edges,
+        # A hub would add its whole neighbourhood: a sample of its edges is enough.
+        _some_edges(graph.index, new, 16),
+        # Out-edges of the field detect models that pass messages against the edges.
+        _some_edges(out_edges(graph), np.concatenate([senders, others]), 8),
+    ]
+    return _reference(graph, field, np.concatenate([field.ids, new]), np.concatenate(edges))
 
 
 def _some_edges(index: Index, nodes: Ids, per_node: int) -> Ids:
@@ -372,11 +333,16 @@ def _some_edges(index: Index, nodes: Ids, per_node: int) -> Ids:
 def undirected_reference(graph: Graph, field: Field, wider: Field) -> ReferenceGraph:
     """All edges with an end in `wider`, a larger field around `field`."""
     inside = wider.ids[: wider.size]
-    touching = np.concatenate([graph.index.edges_into(inside), out_edges(graph).edges_into(inside)])
-    edges = setdiff_sorted(touching, touching[:0])
+    edges = [graph.index.edges_into(inside), out_edges(graph).edges_into(inside)]
+    return _reference(graph, field, inside, np.concatenate(edges))
+
+
+def _reference(graph: Graph, field: Field, nodes: Ids, edges: Ids) -> ReferenceGraph:
+    """The part of a graph with some edges and nodes, among them those of a field."""
+    edges, device = setdiff_sorted(edges, edges[:0]), graph.x.device
     ends = graph.edge_index.cpu().numpy()[:, edges]
-    nodes = np.concatenate([inside, *ends])
-    ids, device = setdiff_sorted(nodes, nodes[:0]), graph.x.device
+    nodes = np.concatenate([nodes, *ends])
+    ids = setdiff_sorted(nodes, nodes[:0])
     return ReferenceGraph(
         graph.x.index_select(0, as_tensor(ids, device)),
         as_tensor(np.searchsorted(ids, ends), device),

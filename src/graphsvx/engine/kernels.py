@@ -59,6 +59,8 @@ from torch_geometric.nn.dense.linear import Linear
 
 from graphsvx.core.arrays import Ids, as_tensor, as_tensors
 from graphsvx.core.field import Field
+from graphsvx.core.model import Model
+from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.lazy import Lazy, PrefixRows, SharedRows, StoredRows, plain
 from graphsvx.engine.structure import aggregates_locally
 
@@ -716,10 +718,16 @@ class ModelLayers:
     """Their positions among the modules, with the kernel that computes them where there is one."""
     widest: int
     """Largest number of output features of any layer."""
-    degrees_suffice: bool
-    """Whether all layers are fast and edges beyond the last round only count in GCN's degrees."""
+    follow_edges: bool
+    """Whether all are known to pass messages along the edges."""
+    reads_degrees: bool
+    """Whether messages of a known layer depend on degrees."""
+    may_read_degrees: bool
+    """Whether messages may depend on degrees: then edges one hop further out count."""
     all_fast: bool
     """Whether all layers have a kernel."""
+    degrees_suffice: bool
+    """Whether all layers are fast and edges beyond the last round only count in GCN's degrees."""
 
     @staticmethod
     def of(parts: list[nn.Module]) -> ModelLayers:
@@ -731,10 +739,25 @@ class ModelLayers:
             if weight is not None and not nn.parameter.is_lazy(weight) and weight.dim() > 1
         ]
         passing = [(at, part) for at, part in enumerate(parts) if isinstance(part, MessagePassing)]
-        layers = tuple((at, fast_kernel(layer)) for at, layer in passing)
-        fast = all(kernel is not None for _, kernel in layers)
+        known = [kernel_of(layer) for _, layer in passing]
+        fast = [(at, fast_kernel(layer)) for at, layer in passing]
+        all_fast = all(kernel is not None for _, kernel in fast)
         normalised = all(type(layer) is not GCNConv or layer.normalize for _, layer in passing)
-        return ModelLayers(layers, max(matrices, default=0), fast and normalised, fast)
+        return ModelLayers(
+            tuple(fast),
+            max(matrices, default=0),
+            all(kernel is not None for kernel in known),
+            any(kernel is not None and kernel.reads_degrees for kernel in known),
+            not known or any(kernel is None or kernel.reads_degrees for kernel in known),
+            all_fast,
+            all_fast and normalised and bool(passing),
+        )
+
+    def need_degrees_only(self, model: Model, field: Field, perturbations: Perturbations) -> bool:
+        """Whether layers can be told the degrees that edges beyond the last round count in."""
+        if field.has_loops or perturbations.changes_edges or "edge_weight" in model.takes:
+            return False
+        return self.degrees_suffice
 
 
 def is_plain_call(

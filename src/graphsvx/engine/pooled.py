@@ -8,26 +8,22 @@ of many graphs from those of the states of their nodes.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.nn import aggr
-from torch_geometric.nn.conv import MessagePassing
-from torch_geometric.nn.pool import glob
 
 from graphsvx.core.arrays import as_tensor
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.engine.state_graph import LARGEST_TABLE, Numbers, number_keys
-from graphsvx.engine.structure import aggregates_locally
+from graphsvx.engine.structure import replaced_poolings
 from graphsvx.errors import ModelError
-from graphsvx.utils.exclusive import taking_back
 
 Reduction = Literal["sum", "mean", "max", "min"]
 
@@ -79,19 +75,12 @@ class PooledModel:
 
     def head(self, pooled: list[Tensor]) -> Tensor:
         """Raw outputs, [graphs, outputs], of what the poolings gave, [graphs, width] each."""
-        results = iter(pooled)
+        results, graph, none = iter(pooled), self.graph, slice(0, 0)
 
-        def replace(pooling: Pooling, nodes: Tensor, batch: Tensor) -> Tensor:  # noqa: ARG001  (a pooling's arguments)
+        def known(*_: Any) -> Tensor:
             return next(results)
 
-        graph, none = self.graph, slice(0, 0)
-        out = self._call(
-            replace,
-            graph.x[:1],
-            graph.edge_index[:, none],
-            None if graph.edge_weight is None else graph.edge_weight[none],
-            None if graph.edge_attr is None else graph.edge_attr[none],
-        )
+        out = self._call(known, graph.x[:1], graph.edge_index[:, none], *graph.edge_rows(none))
         out = out[:, None] if out.dim() == 1 else out
         if len(out) != len(pooled[0]):
             raise ModelError("the model's head does not give a row for each graph")
@@ -112,8 +101,14 @@ class PooledModel:
             "edge_attr": edge_attr,
             "batch": torch.zeros(len(x), dtype=torch.long, device=x.device),
         }
+
+        def handled(pool: Callable[..., Tensor], kind: Any, args: Any, kwargs: Any) -> Tensor:
+            nodes, batch, *rest = args if len(args) > 1 else (*args, kwargs.pop("index"))
+            pooling = Pooling(_REDUCTIONS.get(kind), lambda x, of: pool(x, of, *rest, **kwargs))
+            return handle(pooling, nodes, batch)
+
         try:
-            with _replaced_poolings(self.model.submodules, handle):
+            with replaced_poolings(self.model.submodules, handled):
                 out = self.model.returned(inputs)
         except (KeyboardInterrupt, MemoryError, ModelError):
             raise
@@ -122,57 +117,6 @@ class PooledModel:
         if not isinstance(out, Tensor):
             raise ModelError(f"the model must return one tensor, got {type(out).__name__}")
         return out
-
-
-@contextmanager
-def _replaced_poolings(
-    parts: list[nn.Module], handle: Callable[[Pooling, Tensor, Tensor], Tensor]
-) -> Iterator[None]:
-    """Within it, `handle` gives the result of each pooling over the nodes of a graph."""
-    layers = [part for part in parts if isinstance(part, MessagePassing)]
-    inside = {id(child) for layer in layers for child in layer.modules()}
-    scatter, aggregate = glob.scatter, aggr.Aggregation.__call__
-    signature = inspect.signature(scatter)
-    nested = False
-
-    def handled(pooling: Pooling, nodes: Tensor, batch: Tensor) -> Tensor:
-        nonlocal nested
-        if nested:  # an aggregation that consists of others
-            return pooling.call(nodes, batch)
-        nested = True
-        try:
-            return handle(pooling, nodes, batch)
-        finally:
-            nested = False
-
-    def scattered(*args: Any, **kwargs: Any) -> Tensor:
-        call = signature.bind(*args, **kwargs)
-        call.apply_defaults()
-
-        def again(nodes: Tensor, batch: Tensor) -> Tensor:
-            return scatter(*signature.bind(**{**call.arguments, "src": nodes, "index": batch}).args)
-
-        pooling = Pooling(_REDUCTIONS.get(call.arguments["reduce"]), again)
-        return handled(pooling, call.arguments["src"], call.arguments["index"])
-
-    def aggregated(module: Any, *args: Any, **kwargs: Any) -> Any:
-        if id(module) in inside or not aggregates_locally(module):
-            return aggregate(module, *args, **kwargs)
-        x, index, *rest = args if len(args) > 1 else (*args, kwargs.pop("index"))
-        pooling = Pooling(
-            _REDUCTIONS.get(type(module)),
-            lambda nodes, batch: aggregate(module, nodes, batch, *rest, **kwargs),
-        )
-        return handled(pooling, x, index)
-
-    def restore() -> None:
-        glob.scatter = scatter
-        aggr.Aggregation.__call__ = aggregate
-
-    with taking_back(restore):
-        glob.scatter = scattered
-        aggr.Aggregation.__call__ = aggregated
-        yield
 
 
 # Pooled embeddings of many graphs.
@@ -198,92 +142,69 @@ class NodeEmbeddings:
     """State of each node in each graph."""
     poolings: list[Pooling]
 
+    def pooled(self, order: list[int]) -> Iterator[list[Tensor]]:
+        """Pooled embeddings, [graphs, width] for each pooling, a batch of graphs after another.
 
-@dataclass(frozen=True, eq=False)
-class PooledStates:
-    """Pools the embeddings of the nodes of many graphs."""
-
-    nodes: NodeEmbeddings
-    order: list[int]
-
-    def batches(self) -> Iterator[list[Tensor]]:
-        """Pooled embeddings, [graphs, width] for each pooling, a batch of graphs after another."""
-        nodes, graphs = len(self.nodes.numbers), len(self.nodes.numbers[0])
-        width = sum(tables[0].shape[1] for tables in self.nodes.tables)
-        joined = self._joined()
-        all_reduced = all(pooling.reduction for pooling in self.nodes.poolings)
+        `order`: all nodes, of which neighbours are close to each other.
+        """
+        nodes, graphs = len(self.numbers), len(self.numbers[0])
+        width = sum(tables[0].shape[1] for tables in self.tables)
+        blocks = self._blocks(order)
+        all_reduced = all(pooling.reduction for pooling in self.poolings)
         step = max(1, _POOLED // (width * (1 if all_reduced else nodes)))
         for first in range(0, graphs, step):
             part = slice(first, first + step)
-            yield [
-                self._pooled(number, pooling, joined, part)
-                for number, pooling in enumerate(self.nodes.poolings)
-            ]
+            yield [self._pooled(number, blocks, part) for number in range(len(self.poolings))]
 
     def _pooled(
-        self,
-        number: int,
-        pooling: Pooling,
-        joined: list[tuple[Tensor, list[Tensor]]],
-        part: slice,
+        self, number: int, blocks: list[tuple[Tensor, list[Tensor]]], part: slice
     ) -> Tensor:
-        nodes = len(self.nodes.numbers)
+        pooling, nodes = self.poolings[number], len(self.numbers)
         if pooling.reduction is None:
-            tables = self.nodes.tables[number]
             rows = torch.stack(
                 [
                     table.index_select(0, as_tensor(numbers[part], table.device))
-                    for table, numbers in zip(tables, self.nodes.numbers, strict=True)
+                    for table, numbers in zip(self.tables[number], self.numbers, strict=True)
                 ],
                 1,
             )
             batch = torch.arange(len(rows), device=rows.device).repeat_interleave(nodes)
             return pooling.call(rows.flatten(0, 1), batch)
-        (numbers, tables), *others = joined
-        total = tables[number].index_select(0, numbers[part])
-        for numbers, tables in others:
-            block = tables[number].index_select(0, numbers[part])
-            _reduce(pooling.reduction, total, block, out=total)
+        join = _JOIN[pooling.reduction]
+        parts = (tables[number].index_select(0, numbers[part]) for numbers, tables in blocks)
+        total = reduce(lambda x, y: join(x, y, out=x), parts)
         return total / nodes if pooling.reduction == "mean" else total
 
-    def _joined(self) -> list[tuple[Tensor, list[Tensor]]]:
+    def _blocks(self, order: list[int]) -> list[tuple[Tensor, list[Tensor]]]:
         """Nodes in blocks: numbers of a block's joint states, and the embeddings of these pooled.
 
-        Neighbours see much the same players, so that their joint states are few.
+        Neighbours see much the same players, so that their joint states are few. Means are sums
+        until the end.
         """
         blocks: list[tuple[Tensor, list[Tensor]]] = []
-        most = max(_JOINT, len(self.nodes.numbers[0]) >> 4)
-        device = self.nodes.tables[0][0].device
-        numbers, distinct = self.nodes.numbers[self.order[0]], LARGEST_TABLE + 1
+        most = max(_JOINT, len(self.numbers[0]) >> 4)
+        device = self.tables[0][0].device
+        numbers, distinct = self.numbers[order[0]], LARGEST_TABLE + 1
         tables: list[Tensor] = []
-        for u in self.order:
-            new_tables = [tables[u] for tables in self.nodes.tables]
+        for u in order:
+            new_tables = [tables[u] for tables in self.tables]
             base = len(new_tables[0])
             if distinct * base <= LARGEST_TABLE:
-                joint = number_keys(
-                    numbers * np.int32(base) + self.nodes.numbers[u], distinct * base
-                )
+                joint = number_keys(numbers * np.int32(base) + self.numbers[u], distinct * base)
                 if len(joint.example) <= most:
                     before = as_tensor(numbers[joint.example], device).long()
-                    mine = as_tensor(self.nodes.numbers[u][joint.example], device).long()
+                    mine = as_tensor(self.numbers[u][joint.example], device).long()
                     tables = [
-                        table
-                        if pooling.reduction is None
-                        else _reduce(pooling.reduction, table[before], part[mine])
+                        _JOIN[pooling.reduction](table[before], part[mine])
+                        if pooling.reduction
+                        else table
                         for pooling, table, part in zip(
-                            self.nodes.poolings, tables, new_tables, strict=True
+                            self.poolings, tables, new_tables, strict=True
                         )
                     ]
                     numbers, distinct = joint.number, len(joint.example)
                     continue
             if tables:
                 blocks.append((as_tensor(numbers, device), tables))
-            numbers, distinct, tables = self.nodes.numbers[u], base, new_tables
+            numbers, distinct, tables = self.numbers[u], base, new_tables
         return [*blocks, (as_tensor(numbers, device), tables)]
-
-
-def _reduce(
-    reduction: Reduction, first: Tensor, second: Tensor, out: Tensor | None = None
-) -> Tensor:
-    """Two parts of a pooling joined; means are sums until the end."""
-    return _JOIN[reduction](first, second, out=out)

@@ -18,13 +18,12 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import as_tensor, unreadable
 from graphsvx.core.callers import part_of, whole
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Reading, Scale, call_on, inner_product
 from graphsvx.core.query import LINK_CLASSES, Query
-from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
+from graphsvx.engine.profile import fits_one_call, profile_for, sample_graph
 from graphsvx.errors import InputError, ModelError
 
 _SQUASHING: dict[str, Reading] = {"sigmoid": "multilabel_probs", "softmax": "probs"}
@@ -210,8 +209,7 @@ def _sample_output(query: Query, call: _LastOperation) -> Tensor | None:
     model, graph = query.model, query.graph
     tries: list[Graph] = [graph]
     if not model.whole_graphs and not graph.has_types:
-        nodes = sample_neighbourhood(graph, np.random.default_rng(0))
-        tries = [graphs.subgraph(graph, nodes), *([graph] if fits_one_call(graph) else [])]
+        tries = [sample_graph(graph), *([graph] if fits_one_call(graph) else [])]
     for part in tries:
         try:
             with call:

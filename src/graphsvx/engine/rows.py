@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphsvx.core.arrays import Ids, as_tensor, as_tensors, no_ids
 from graphsvx.core.field import Field
@@ -22,7 +22,7 @@ from graphsvx.engine.calls import RowsByType, call_by_type
 from graphsvx.engine.evaluator import Evaluator, ReferenceGraph
 from graphsvx.engine.kernels import BatchEdges, FieldEdges, FirstRound, ModelLayers
 from graphsvx.engine.lazy import PatchedRows, SharedRows, plain
-from graphsvx.engine.trim import Trim, trimmed
+from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
 from graphsvx.utils.given_up import give_up, optional
 
@@ -41,8 +41,6 @@ class Shortcuts:
     """Where all layers have kernels: edges that only add to a degree are replaced by the degree,
     and where all graphs have the same features, the first round is computed by products of matrices
     (`kernels.first_round`)."""
-    trim: Trim | None = None
-    """What is trimmed of rounds that take nodes by type."""
     cut_tables: bool = False
     """Cut parameters with a row for each node of a type to the nodes of the batch."""
 
@@ -225,18 +223,10 @@ class Rows(Evaluator):
 
     def _counts_degrees_only(self, perturbations: Perturbations) -> bool:
         """Whether nodes beyond the last round contribute only to the degrees of GCN layers."""
-        shortcuts = self.shortcuts
-        if (
-            not shortcuts.products
-            or shortcuts.rounds is None
-            or shortcuts.reach != shortcuts.rounds + 1
-        ):
+        shortcuts, model = self.shortcuts, self.query.model
+        if not shortcuts.products or shortcuts.reach != (shortcuts.rounds or 0) + 1:
             return False
-        if self.field.has_loops or "edge_weight" in self.query.model.takes:
-            return False
-        if perturbations.changes_edges:
-            return False
-        return isinstance(self.query.model.call, nn.Module) and self.layers.degrees_suffice
+        return self.layers.need_degrees_only(model, self.field, perturbations)
 
     def _degrees(self, hops: HopCounts) -> NDArray[np.float32]:
         """In-degrees in each perturbed graph, [nodes, graphs], boundary edges included."""
@@ -245,14 +235,9 @@ class Rows(Evaluator):
         beyond = field.source >= field.size
         from_rim = np.bincount(field.target[beyond], minlength=field.size).astype(np.float32)
         live = (np.ascontiguousarray(hops.T) < UNREACHABLE).astype(np.float32)
-        source, target = field.source[inner], field.target[inner]
-        if field.size <= 512:
-            dense = np.zeros((field.size, field.size), dtype=np.float32)
-            np.add.at(dense, (target, source), 1)
-            return dense @ live + from_rim[:, None]
-        ones = np.ones(len(inner), dtype=np.float32)
-        matrix = sparse.csr_matrix((ones, (target, source)), (field.size, field.size))
-        return np.asarray(matrix @ live + from_rim[:, None])
+        ends, ones = (field.target[inner], field.source[inner]), np.ones(len(inner), np.float32)
+        degrees = sparse.csr_matrix((ones, ends), (field.size, field.size)) @ live
+        return np.asarray(degrees + from_rim[:, None])
 
     def _parts(
         self,
@@ -380,17 +365,9 @@ class Rows(Evaluator):
             np.concatenate([place.node, beyond]),
             place.graph,
             count,
-            place.hops if shortcuts.trim else None,
         )
-        return call_by_type(
-            self.query,
-            rows,
-            np.arange(count * field.centres).reshape(count, field.centres),
-            shortcuts.shared_rows,
-            shortcuts.cut_tables,
-            shortcuts.trim,
-            shortcuts.rounds or 0,
-        )
+        centres = np.arange(count * field.centres).reshape(count, field.centres)
+        return call_by_type(self.query, rows, centres, shortcuts.shared_rows, shortcuts.cut_tables)
 
     def _ids(self, place: BatchRows, boundary: int) -> Ids:
         """Nodes of a batch in the user's graph, those of the boundary at the end."""
@@ -561,12 +538,6 @@ class BatchRows:
     def node(self) -> Ids:
         """Each node of the batch, by its local id in the field."""
         return self.nodes - self.graph * self.columns
-
-    @property
-    def hops(self) -> HopCounts:
-        """Hops from each node of a batch that is sorted by them to a centre."""
-        counts = self.per_hop or []
-        return np.repeat(np.arange(len(counts), dtype=np.uint8), counts)
 
     @staticmethod
     def by_graph(hops: HopCounts) -> BatchRows:

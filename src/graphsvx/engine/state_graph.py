@@ -140,19 +140,18 @@ class StateGraphs:
     field: Field
     depth: int
     """Rounds of message passing."""
-    reads_degrees: bool
-    """Whether messages depend on the degree of the sender."""
+    layers: ModelLayers
 
     @property
-    def has_kernels(self) -> bool:
-        """Whether all layers have kernels."""
-        return self._layers.all_fast
+    def reads_degrees(self) -> bool:
+        """Whether messages may depend on the degree of the sender."""
+        return self.layers.may_read_degrees
 
     def block(self, memory: int) -> int:
         """Number of perturbed graphs that are evaluated together within `memory` bytes."""
         # Levels of states, and edges twice, in 32 bits; for each centre, rows of the last layer.
         numbers = (self.depth + 4) * self.field.size + 2 * len(self.field.edges)
-        numbers += 4 * self.field.centres * self._layers.widest
+        numbers += 4 * self.field.centres * self.layers.widest
         return int(np.clip(memory // max(1, 4 * numbers), 1, _BLOCK))
 
     @property
@@ -189,8 +188,10 @@ class StateGraphs:
 
     def evaluate(self, states: BatchStates, call: Call[Result]) -> Result:
         """What the model gives on the graph of all states, of which those at the end come last."""
-        table = states.perturbations.feature_table
-        if self._degrees_suffice(states.perturbations):
+        perturbations = states.perturbations
+        table, layers = perturbations.feature_table, self.layers
+        degrees_only = layers.need_degrees_only(self.model, self.field, perturbations)
+        if self.reads_degrees and degrees_only:
             with optional("edges that count for degrees only were evaluated too", ModelError):
                 return self._evaluate_by_level(self._counting_degrees(states), table, call)
         graph = self._state_graph(states, states.levels)
@@ -198,7 +199,7 @@ class StateGraphs:
             return self._evaluate_by_level(graph, table, call)
         # Degrees of senders, which have edges into them in all rounds.
         x = SharedRows(table, graph.rows[0])
-        if self.has_kernels:  # which take rows as they are
+        if layers.all_fast:  # which take rows as they are
             x = plain(x)
         return call(x, graph.edge_index, graph.weight, graph.attributes)
 
@@ -206,16 +207,6 @@ class StateGraphs:
         with by_level(self.model.submodules, graph):
             x = SharedRows(plain(table), graph.rows[0])
             return call(x, graph.edge_index, graph.weight, graph.attributes)
-
-    def _degrees_suffice(self, perturbations: Perturbations) -> bool:
-        """Whether degrees can be told to all layers, so that edges need not show them."""
-        if not self.reads_degrees or self.field.has_loops or "edge_weight" in self.model.takes:
-            return False
-        return not perturbations.changes_edges and self._layers.degrees_suffice
-
-    @cached_property
-    def _layers(self) -> ModelLayers:
-        return ModelLayers.of(self.model.submodules)
 
     def nodes_after(self, rounds: int) -> int:
         """Number of nodes whose state after some rounds matters: the first ones of the field.

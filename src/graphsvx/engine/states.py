@@ -24,11 +24,10 @@ from graphsvx.core.field import Field
 from graphsvx.core.perturbation import HopCounts, Perturbations
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy import plain
-from graphsvx.engine.pooled import NodeEmbeddings, PooledModel, PooledStates, Pooling
+from graphsvx.engine.pooled import NodeEmbeddings, PooledModel, Pooling
 from graphsvx.engine.rounding import allclose
 from graphsvx.engine.rows import Rows
 from graphsvx.engine.state_graph import BatchStates, NodeStates, StateGraphs
-from graphsvx.engine.trust import reads_degrees
 from graphsvx.errors import ModelError
 from graphsvx.utils.given_up import give_up
 
@@ -48,14 +47,12 @@ class States(Evaluator):
 
     rows: Rows
     rounds: int
-    reads_degrees: bool
 
     @staticmethod
     def of(rows: Rows, rounds: int) -> States:
         """Look-ups beside the batches of an evaluator."""
         common = {part.name: vars(rows)[part.name] for part in fields(Evaluator)}
-        reads = reads_degrees(rows.query.model)
-        return States(**common, rows=rows, rounds=rounds, reads_degrees=reads)
+        return States(**common, rows=rows, rounds=rounds)
 
     def states(self, field: Field) -> StateGraphs | None:
         """The states of nodes around the explained ones; None for whole graphs (`lookup`)."""
@@ -67,8 +64,7 @@ class States(Evaluator):
         return None if self.local else Lookup(self._states(self.field))
 
     def _states(self, field: Field) -> StateGraphs:
-        model, graph = self.query.model, self.query.graph
-        return StateGraphs(model, graph, field, self.rounds, self.reads_degrees)
+        return StateGraphs(self.query.model, self.query.graph, field, self.rounds, self.rows.layers)
 
     def slopes(
         self,
@@ -176,9 +172,8 @@ class Lookup:
         count = _within(limit, states.last, looked_up)
         tables, poolings = self._embed(states)
         numbers = [node.number[looked_up:] for node in states.last]
-        pool = PooledStates(NodeEmbeddings(tables, numbers, poolings), self._order)
-        outputs = torch.cat([self.pooled_model.head(pooled) for pooled in pool.batches()])
-        return LookedUp(outputs, count)
+        pooled = NodeEmbeddings(tables, numbers, poolings).pooled(self._order)
+        return LookedUp(torch.cat([*map(self.pooled_model.head, pooled)]), count)
 
     def embeddings(self, perturbations: Perturbations, limit: int) -> NodeEmbeddings:
         """Embeddings of nodes in perturbed graphs; a TooManyStatesError beyond `limit` of them."""

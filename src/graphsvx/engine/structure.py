@@ -10,7 +10,7 @@ evaluator has to prove itself on many replayed coalitions (`engine/replay.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -174,6 +174,18 @@ class _Trace(TorchFunctionMode):
         dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
         return tuple(sizes) if dim is None else sizes[dim]
 
+    def pool(self, pool: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        """Nodes added up over the graphs of `batch`: the result has a row for each graph."""
+        kinds = [self.kind(tensor) for tensor in tensors(args, kwargs)]
+        if all(kind is None for kind in kinds):
+            return pool(*args, **kwargs)
+        if kinds != ["nodes", "batch"]:
+            raise _UnknownError("a pooling is given something else than nodes and their batch")
+        if any(type(value) is _Count for value in leaves(args, kwargs)):
+            raise _UnknownError("a pooling is given the number of nodes or edges")
+        with torch._C.DisableTorchFunction():
+            return self.tag(pool(*args, **kwargs), "graphs")
+
     def _pick_pairs(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         """Rows of nodes picked by the ends of the links that are asked about."""
         picks = name == "__getitem__" or (name == "index_select" and args[1] == 0)
@@ -333,36 +345,77 @@ def _known_calls(
 
     Of other layers (`own_layers`) all that they compute is followed, messages row by row.
     """
-    inside = {id(child) for layer in (*layers, *own_layers) for child in layer.modules()}
+    calls: list[tuple[nn.Module, str, Callable[..., Any]]] = []
+    for layer in layers:
+        children = _called_children(layer)
+        calls += [(child, "forward", _inner_call(trace, child.forward)) for child in children]
+        calls.append((layer, "forward", _layer_call(trace, layer.forward, edge_index)))
+    calls += [
+        (layer, "propagate", _propagate_call(trace, layer, edge_index)) for layer in own_layers
+    ]
+
+    def restore() -> None:
+        _Trace.active = False
+
+    with replaced_calls(calls), replaced_poolings(parts, trace.pool), taking_back(restore):
+        _Trace.active = True
+        yield
+
+
+@contextmanager
+def replaced_calls(calls: Iterable[tuple[nn.Module, str, Callable[..., Any]]]) -> Iterator[None]:
+    """Context manager: these methods of modules are other functions."""
+    calls = [*calls]
+
+    def restore() -> None:
+        for module, method, _ in calls:
+            vars(module).pop(method, None)
+
+    with taking_back(restore):
+        for module, method, call in calls:
+            vars(module)[method] = call
+        yield
+
+
+@contextmanager
+def replaced_poolings(
+    parts: list[nn.Module], handle: Callable[[Callable[..., Any], Any, Any, Any], Any]
+) -> Iterator[None]:
+    """Within it, `handle` gives the result of each pooling over the nodes of a graph.
+
+    It gets the pooling itself, its class or the name of its reduction, and the arguments.
+    """
+    layers = [part for part in parts if isinstance(part, MessagePassing)]
+    inside = {id(child) for layer in layers for child in layer.modules()}
     poolings = {id(part) for part in parts if id(part) not in inside and aggregates_locally(part)}
     scatter, aggregate = glob.scatter, aggr.Aggregation.__call__
-    wrapped: list[tuple[nn.Module, str]] = []
+    nested = False
 
-    def wrap(module: nn.Module, call: Callable[..., Any], method: str = "forward") -> None:
-        wrapped.append((module, method))
-        vars(module)[method] = call
+    def handled(pool: Callable[..., Any], kind: Any, args: Any, kwargs: Any) -> Any:
+        nonlocal nested
+        if nested:  # an aggregation that consists of others
+            return pool(*args, **kwargs)
+        nested = True
+        try:
+            return handle(pool, kind, args, kwargs)
+        finally:
+            nested = False
+
+    def scattered(*args: Any, **kwargs: Any) -> Any:
+        return handled(scatter, kwargs.get("reduce", "sum"), args, kwargs)
 
     def aggregated(module: Any, *args: Any, **kwargs: Any) -> Any:
+        pool = partial(aggregate, module)
         if id(module) not in poolings:
-            return aggregate(module, *args, **kwargs)
-        return _pooling_call(trace, partial(aggregate, module))(*args, **kwargs)
+            return pool(*args, **kwargs)
+        return handled(pool, type(module), args, kwargs)
 
     def restore() -> None:
         glob.scatter = scatter
         aggr.Aggregation.__call__ = aggregate
-        _Trace.active = False
-        for module, method in wrapped:
-            vars(module).pop(method, None)
 
     with taking_back(restore):
-        _Trace.active = True
-        for layer in layers:
-            for child in _called_children(layer):
-                wrap(child, _inner_call(trace, child.forward))
-            wrap(layer, _layer_call(trace, layer.forward, edge_index))
-        for layer in own_layers:
-            wrap(layer, _propagate_call(trace, layer, edge_index), "propagate")
-        glob.scatter = _pooling_call(trace, scatter)
+        glob.scatter = scattered
         aggr.Aggregation.__call__ = aggregated
         yield
 
@@ -474,22 +527,5 @@ def _inner_call(trace: _Trace, forward: Callable[..., Any]) -> Callable[..., Any
             if kind is not None:  # the layer's own input
                 trace.tag(tensor, kind)
         return out
-
-    return call
-
-
-def _pooling_call(trace: _Trace, pool: Callable[..., Any]) -> Callable[..., Any]:
-    """Nodes added up over the graphs of `batch`: the result has a row for each graph."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        kinds = [trace.kind(tensor) for tensor in tensors(args, kwargs)]
-        if all(kind is None for kind in kinds):
-            return pool(*args, **kwargs)
-        if kinds != ["nodes", "batch"]:
-            raise _UnknownError("a pooling is given something else than nodes and their batch")
-        if any(type(value) is _Count for value in leaves(args, kwargs)):
-            raise _UnknownError("a pooling is given the number of nodes or edges")
-        with torch._C.DisableTorchFunction():
-            return trace.tag(pool(*args, **kwargs), "graphs")
 
     return call

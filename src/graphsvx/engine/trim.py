@@ -8,22 +8,18 @@ activations) to the prefix.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from threading import get_ident
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
-from torch_geometric.nn import HeteroConv, HGTConv
 
-from graphsvx.core.arrays import Ids
 from graphsvx.engine.kernels import BatchEdges, LayerKernel, ModelLayers, is_plain_call
 from graphsvx.engine.lazy import PrefixRows
-from graphsvx.errors import ModelError
+from graphsvx.engine.structure import replaced_calls
 from graphsvx.utils.exclusive import taking_back
 
 
@@ -145,110 +141,13 @@ def trimmed(
         yield
         return
     rounds = _Rounds(prefix or ())
-    changed: list[nn.Module] = []
-
-    def restore() -> None:
-        for layer in changed:
-            layer.__dict__.pop("forward", None)
-
-    with ExitStack() as hooks, taking_back(restore):
-        for at, kernel in layers.layers:
-            layer = parts[at]
-            if kernel is not None and edges is not None:
-                changed.append(layer)
-                layer.__dict__["forward"] = _KernelForward(layer, kernel, rounds, edges)
-            else:
-                hooks.enter_context(rounds.hooked(layer))
+    calls, trimmed_layers = [], []
+    for at, kernel in layers.layers:
+        if kernel is not None and edges is not None:
+            calls.append((parts[at], "forward", _KernelForward(parts[at], kernel, rounds, edges)))
+        else:
+            trimmed_layers.append(parts[at])
+    with replaced_calls(calls), ExitStack() as hooks:
+        for layer in trimmed_layers:
+            hooks.enter_context(rounds.hooked(layer))
         yield
-
-
-# Rounds of models that take nodes and edges by type.
-
-
-ROUNDS = (HeteroConv, HGTConv)
-"""Modules that are one round of message passing for all node types."""
-
-Trim = Literal["inputs", "outputs"]
-"""What each round of HeteroConv or HGTConv gets of the nodes, those that still matter; HeteroConv
-also computes no others."""
-
-Levels = dict[Any, Ids]
-"""By node type the number of nodes, and by edge type that of edges into nodes, within 0, 1, ...
-hops of a centre; these come first among those of their type."""
-
-
-@dataclass(eq=False)
-class _Trimming:
-    """Counts the rounds of one call and trims what each of them gets and computes."""
-
-    levels: Levels
-    rounds: int
-    done: int = 0
-
-    def cut(self, name: Any, value: Any, hops: int) -> Any:
-        """The rows of a node type within so many hops, or the edges into nodes nearer by one."""
-        if name not in self.levels or not isinstance(value, Tensor):
-            return value
-        edges = isinstance(name, tuple)
-        count = int(self.levels[name][hops - 1 if edges else hops])
-        if edges and value.dim() == 2 and value.shape[0] == 2 and not value.is_floating_point():
-            return value[:, :count]
-        return value if len(value) == count else value[:count]
-
-    def before_round(self, _: Any, args: Any, kwargs: Any) -> Any:
-        """Forward pre-hook of a round: dictionaries by type are trimmed."""
-        self.done += 1
-        hops = self.rounds - self.done + 1
-        if hops < 1:
-            raise ModelError(f"the model has more than {self.rounds} rounds")
-
-        def trim(value: Any) -> Any:
-            if not isinstance(value, Mapping):
-                return value
-            return {name: self.cut(name, part, hops) for name, part in value.items()}
-
-        return tuple(map(trim, args)), {name: trim(value) for name, value in kwargs.items()}
-
-    def before_layer(self, target: str, _: Any, args: Any, kwargs: Any) -> Any:
-        """Forward pre-hook of a convolution: features of the targets, second of a pair."""
-
-        def trim(value: Any) -> Any:
-            if not isinstance(value, tuple) or len(value) != 2:
-                return value
-            return value[0], self.cut(target, value[1], self.rounds - self.done)
-
-        return tuple(map(trim, args)), {name: trim(value) for name, value in kwargs.items()}
-
-    def after_layer(self, target: str, _: Any, __: Any, out: Any) -> Any:
-        """Forward hook of a convolution: its output at the targets."""
-        return self.cut(target, out, self.rounds - self.done)
-
-
-@contextmanager
-def trimmed_by_type(
-    parts: list[nn.Module], levels: Levels, rounds: int, trim_outputs: bool
-) -> Iterator[None]:
-    """Context manager: round k of a call gets the nodes within `rounds` - k + 1 hops only.
-
-    The nodes that a round computes matter to the centres only if they are near enough for the
-    rounds that follow: with `trim_outputs`, HeteroConv computes the nodes within `rounds` - k hops.
-    """
-    trimming, hooks = _Trimming(levels, rounds), ExitStack()
-
-    def add(hook: RemovableHandle) -> None:
-        hooks.callback(hook.remove)
-
-    with taking_back(hooks.close):
-        for part in parts:
-            if isinstance(part, ROUNDS):
-                add(part.register_forward_pre_hook(trimming.before_round, with_kwargs=True))
-            if trim_outputs and isinstance(part, HeteroConv):
-                if len({id(layer) for layer in part.convs.values()}) < len(part.convs):
-                    raise ModelError("a convolution of several edge types")
-                for (_, _, target), layer in part.convs.items():
-                    before = partial(trimming.before_layer, target)
-                    add(layer.register_forward_pre_hook(before, with_kwargs=True))
-                    add(layer.register_forward_hook(partial(trimming.after_layer, target)))
-        yield
-    if trimming.done != rounds:
-        raise ModelError(f"the model has {trimming.done} rounds for all node types, not {rounds}")

@@ -17,9 +17,9 @@ from graphsvx.core.field import Field
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query
-from graphsvx.engine.cost import counted_seconds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy import plain
+from graphsvx.engine.profile import counted_seconds
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.games.base import PlayerPrior, UnknownStructure, empty_and_full
 from graphsvx.games.derivatives import ExpectedCredit, expected_by_derivatives
@@ -454,7 +454,7 @@ def _most_look_ups(
     numbered = states.number_few(perturb(rows), 2 * _COUNTED_STATES)
     if numbered is None:
         return 0
-    if not states.has_kernels:
+    if not states.layers.all_fast:
         counted = states.number(perturb(rows[:_COUNTED_SECONDS]))
         seconds = counted_seconds(lambda: states.evaluate(counted, states.model))
         # The last round is computed for each coalition, the others for each state.
