@@ -304,8 +304,8 @@ class _Checked:
             if depth is None:
                 return [Shortcuts(None)]
             outer = Shortcuts(depth + 1, depth)
-            reach = depth + layers.may_read_degrees
-            return [replace(outer, reach=reach, products=True), outer]
+            inner = replace(outer, reach=depth + layers.may_read_degrees, products=True)
+            return [inner, outer]
         cuts = [False]
         if plan.tables:
             # A model that gets ids of nodes looks its tables up by them.
