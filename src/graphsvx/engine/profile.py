@@ -50,7 +50,7 @@ class ModelProfile:
     graph: tuple[Any, ...]
     """Stamps of the graph, and weak references to its tensors."""
     depth: int | None
-    layers: ModelLayers
+    layers: ModelLayers = field(default_factory=lambda: ModelLayers.of([]))
     plan: CallPlan = USUAL
     """How the model is called."""
     shortcuts: dict[Any, Any] = field(default_factory=dict)
