@@ -36,7 +36,7 @@ from graphsvx import GraphSVX, explain, runs
 from graphsvx.core import graph
 from graphsvx.core.data import check_graph
 from graphsvx.runs.backends import Answer, Job
-from graphsvx.runs.store import RunFolder, WriteBuffer, read_progress
+from graphsvx.runs.store import RunFolder, read_progress
 from graphsvx.utils import processes
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.imports import require_extra
@@ -213,13 +213,12 @@ def driver(rows: int) -> dict[str, Any]:
         queries = np.arange(rows)
         store.create({}, queries)
         progress = read_progress(store, queries, 256, retry_failed=False)
-        buffer = WriteBuffer(progress)
         start = time.monotonic()
         for first in range(0, rows, 64):
             chunk = tuple(range(first, first + 64))
             part = table.slice(first % 256, 64)
-            buffer.add(Answer(chunk, part.set_column(0, "query", pa.array(chunk)), 1.0))
-        buffer.flush()
+            progress.add(Answer(chunk, part.set_column(0, "query", pa.array(chunk)), 1.0))
+        progress.flush()
         seconds = time.monotonic() - start
         size = sum(path.stat().st_size for path in store.path.rglob("*.parquet"))
     return {"rows": rows, "rows a second": rows / seconds, "KiB a row": size / rows / 1024}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -27,62 +27,103 @@ from graphsvx.utils.constraints import RecordField, as_json, from_json, record_f
 _IDS = pa.large_list(pa.field("element", pa.int64()))
 _NUMBERS = pa.large_list(pa.field("element", pa.float64()))
 _NAMES = pa.list_(pa.field("element", pa.string()))
-_ARRAYS = {"int64": _IDS, "float64": _NUMBERS}
-
-
-@dataclass(frozen=True)
-class _Leaf:
-    """A field of an explanation, or of its credits and receptive field, with its own column(s)."""
-
-    path: tuple[str, ...]
-    field: RecordField
-
-    @property
-    def name(self) -> str:
-        """`node_credit.values` is node_values, `field.ids` is field_ids."""
-        return "_".join(part.removesuffix("_credit") for part in self.path)
-
-    def ends(self) -> tuple[str, str] | None:
-        """Columns of an array of edges [2, edges]: where they start and where they end."""
-        if self.field.array is None or self.field.array.shape[0] != 2:
-            return None
-        prefix = self.path[0].removesuffix("_credit")
-        return f"{prefix}_sources", f"{prefix}_targets"
-
-    def per_output(self) -> bool:
-        """Whether it is an array [outputs, players]."""
-        return self.field.array is not None and len(self.field.array.shape) == 2 and not self.ends()
-
-    def columns(self) -> dict[str, pa.DataType]:
-        """Names and types of its columns."""
-        array = self.field.array
-        kind = _COLUMN_TYPES[self.field.type] if array is None else _ARRAYS[array.dtype]
-        names = self.ends() or (self.name,)
-        if self.per_output():
-            names = (self.name, f"all_{self.name}")
-        return dict.fromkeys(names, kind)
-
-
 _COLUMN_TYPES: dict[Any, pa.DataType] = {
+    "int64": _IDS,
+    "float64": _NUMBERS,
     Kind: pa.string(),
     int: pa.int64(),
     tuple[int, ...]: _IDS,
     tuple[str, ...] | None: _NAMES,
 }
+_RECORDS = (Credit, FieldRecord)
+"""Parts of an explanation whose fields are stored one by one."""
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A field of an explanation, or of its credits and receptive field."""
+
+    path: tuple[str, ...]
+    field: RecordField
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """`node_credit.values` is node_values, `field.ids` is field_ids.
+
+        An array of edges [2, edges] has a column for each end, one of several outputs
+        [outputs, players] a column for the target and one for all outputs.
+        """
+        name = "_".join(part.removesuffix("_credit") for part in self.path)
+        if self.field.array is None or len(self.field.array.shape) == 1:
+            return (name,)
+        if self._is_edges:
+            prefix = self.path[0].removesuffix("_credit")
+            return f"{prefix}_sources", f"{prefix}_targets"
+        return name, f"all_{name}"
+
+    @property
+    def _is_edges(self) -> bool:
+        return self.field.array is not None and self.field.array.shape[0] == 2
+
+    def types(self) -> dict[str, pa.DataType]:
+        """Names and types of its columns."""
+        array = self.field.array
+        return dict.fromkeys(self.columns, _COLUMN_TYPES[array.dtype if array else self.field.type])
+
+    def of(self, explanation: Explanation) -> Any:
+        """Its value in an explanation."""
+        return reduce(getattr, self.path, explanation)
+
+    def part_of(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The part of a nested record that holds it, under its last name."""
+        return record if len(self.path) == 1 else record.setdefault(self.path[0], {})
+
+    def write(self, explanation: Explanation) -> dict[str, Any]:
+        """Its entries in the row of an explanation."""
+        value = self.of(explanation)
+        if self.field.array is None or value is None:
+            return {self.columns[0]: value}
+        array, several = _plain(value), len(explanation.outputs) > 1
+        if len(self.columns) == 1:
+            return {self.columns[0]: array}
+        if self._is_edges:
+            return dict(zip(self.columns, array.reshape(2, -1), strict=True))
+        of_all = array.reshape(-1) if several else None
+        return dict(zip(self.columns, (array[explanation.row], of_all), strict=True))
+
+    def read(self, row: dict[str, pa.Scalar], outputs: int) -> Any:
+        """Its value in a row of a table."""
+        first, last = row[self.columns[0]], row[self.columns[-1]]
+        if self.field.array is None or not first.is_valid:
+            return first.as_py()
+        if self._is_edges:
+            return torch.stack([_tensor(first), _tensor(last)])
+        if len(self.columns) == 1:
+            return _tensor(first)
+        values = _tensor(first if outputs == 1 else last)
+        return values.reshape(outputs, values.numel() // outputs)
+
+
+def _plain(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().cpu().numpy()
+
+
+def _tensor(numbers: pa.Scalar) -> Tensor:
+    return torch.from_numpy(numbers.values.to_numpy().copy())
 
 
 def _leaves() -> Iterator[_Leaf]:
-    """The fields with columns, as the records declare them; the others go into `record`."""
     for field in record_fields(Explanation):
-        if field.is_column:
+        if field.type not in _RECORDS:
             yield _Leaf((field.name,), field)
-        elif field.type in (Credit, FieldRecord):
-            for part in record_fields(field.type, field.marks):
-                if part.is_column:
-                    yield _Leaf((field.name, part.name), part)
+            continue
+        for part in record_fields(field.type, field.marks):
+            yield _Leaf((field.name, part.name), part)
 
 
-_LEAVES = tuple(_leaves())
+# The records declare which of their fields have columns; the others go into `record`.
+_LEAVES = tuple(leaf for leaf in _leaves() if leaf.field.is_column)
+_OTHERS = tuple(leaf for leaf in _leaves() if not leaf.field.is_column)
 
 
 def _label(explanation: Explanation) -> int | None:
@@ -124,7 +165,7 @@ SCHEMA = pa.schema(
         "query": pa.int64(),
         "error": pa.string(),
         **{name: kind for name, (kind, _) in (*_COMPUTED.items(), *_INTERACTIONS.items())},
-        **{name: kind for leaf in _LEAVES for name, kind in leaf.columns().items()},
+        **{name: kind for leaf in _LEAVES for name, kind in leaf.types().items()},
         "record": pa.string(),
     }
 )
@@ -137,96 +178,35 @@ interactions, one entry for each set of players; `record` is the rest as JSON, w
 def to_table(queries: Sequence[int], results: Sequence[Explanation | Failure]) -> pa.Table:
     """One row a query; a failure has its query and error only."""
     rows = [
-        {"error": error_text(result.error)} if isinstance(result, Failure) else _row(result)
-        for result in results
+        {"query": query, **_row(result)} for query, result in zip(queries, results, strict=True)
     ]
-    columns = [pa.array(list(queries), pa.int64())]
-    columns += [
-        _column([row.get(field.name) for row in rows], field.type) for field in list(SCHEMA)[1:]
-    ]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+    return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if kind not in (_IDS, _NUMBERS):
-        return pa.array(values, kind)
-    # Through one flat array: lists of numbers would become Python objects otherwise.
-    lengths = np.array([0 if value is None else len(value) for value in values], dtype=np.int64)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    present = [value for value in values if value is not None]
-    dtype = np.int64 if kind == _IDS else np.float64
-    flat = np.concatenate(present).astype(dtype, copy=False) if present else np.zeros(0, dtype)
-    missing = pa.array([value is None for value in values], pa.bool_())
-    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat), mask=missing)
-
-
-def _row(explanation: Explanation) -> dict[str, Any]:
-    row = {name: compute(explanation) for name, (_, compute) in _COMPUTED.items()}
-    sets = explanation.interactions
+def _row(result: Explanation | Failure) -> dict[str, Any]:
+    if isinstance(result, Failure):
+        return {"error": error_text(result.error)}
+    row = {name: compute(result) for name, (_, compute) in _COMPUTED.items()}
+    sets = result.interactions
     if sets is not None:
-        row |= {name: compute(explanation, sets) for name, (_, compute) in _INTERACTIONS.items()}
-    target_row = explanation.row
+        row |= {name: compute(result, sets) for name, (_, compute) in _INTERACTIONS.items()}
     for leaf in _LEAVES:
-        value: Any = reduce(getattr, leaf.path, explanation)
-        ends = leaf.ends()
-        if not isinstance(value, Tensor):
-            row[leaf.name] = value
-        elif ends is not None:
-            row |= zip(ends, _plain(value.reshape(2, -1)), strict=True)
-        elif leaf.per_output():
-            row[leaf.name] = _plain(value[target_row])
-            several = len(explanation.outputs) > 1
-            row[f"all_{leaf.name}"] = _plain(value.reshape(-1)) if several else None
-        else:
-            row[leaf.name] = _plain(value)
-    return {**row, "record": json.dumps(_rest(explanation))}
-
-
-def _rest(explanation: Explanation) -> dict[str, Any]:
-    """The fields without a column, as in a JSON file."""
-    in_columns = {leaf.path for leaf in _LEAVES}
+        row |= leaf.write(result)
     record: dict[str, Any] = {"version": serialize.VERSION}
-    for field in record_fields(Explanation):
-        value = getattr(explanation, field.name)
-        if field.type in (Credit, FieldRecord):
-            record[field.name] = {
-                part.name: as_json(getattr(value, part.name))
-                for part in record_fields(field.type)
-                if (field.name, part.name) not in in_columns
-            }
-        elif (field.name,) not in in_columns:
-            record[field.name] = as_json(value)
-    return record
-
-
-def _plain(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().cpu().numpy()
+    for leaf in _OTHERS:
+        leaf.part_of(record)[leaf.path[-1]] = as_json(leaf.of(result))
+    return {**row, "record": json.dumps(record)}
 
 
 def read_row(rows: pa.Table, position: int) -> Explanation:
     """The explanation in one row of a table with all columns (not a failed one)."""
-
-    def array(name: str) -> Tensor:
-        return torch.from_numpy(rows[name][position].values.to_numpy().copy())
-
-    def value(leaf: _Leaf) -> Any:
-        ends = leaf.ends()
-        if ends is not None:
-            return torch.stack([array(name) for name in ends])
-        if leaf.per_output():
-            values = array(leaf.name if outputs == 1 else f"all_{leaf.name}")
-            return values.reshape(outputs, values.numel() // outputs)
-        if leaf.field.array is not None and rows[leaf.name][position].is_valid:
-            return array(leaf.name)
-        return rows[leaf.name][position].as_py()
-
-    outputs = len(rows["outputs"][position])
-    record = json.loads(rows["record"][position].as_py())
+    row = {name: rows[name][position] for name in SCHEMA.names}
+    outputs = len(row["outputs"])
+    record = json.loads(row["record"].as_py())
     serialize.check_version(record)
     del record["version"]
     for leaf in _LEAVES:
-        part = record if len(leaf.path) == 1 else record[leaf.path[0]]
-        part[leaf.path[-1]] = value(leaf)
+        leaf.part_of(record)[leaf.path[-1]] = leaf.read(row, outputs)
     explanation: Explanation = from_json(Explanation, record, "row")
     return explanation
 

@@ -10,7 +10,8 @@ import socket
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Protocol
@@ -66,26 +67,18 @@ class Job:
             graphs = list(self.data) if self.kind == "graph" else [self.data]
             return identity.of_inputs(self.model, graphs)
 
-    def check_inputs(self, inputs: dict[str, Any]) -> None:
-        """Raise a DataError unless this process has the model and graph of the one that sent it."""
-        differ = identity.differing(inputs, self.inputs())
-        if differ:
-            raise DataError(
-                f"the workers have another model or graph: {'; '.join(differ[:5])} (there: where "
-                f"the run was started); make it part of the model, such as an attribute"
-            )
-
     def explain(self, query: int) -> Explanation | Failure:
         """Explain one query; whatever it raises but Ctrl-C becomes a `Failure`."""
         try:
             data, question = self.question(query)
             with self.torch_state.in_force():
                 explanation = explain(self.model, data, **question, **self.options)
-            if self.sufficient is not None or self.flip:
-                share = self.sufficient
-                sets = [] if share is None else [explanation.sufficient(share)]
-                sets += [explanation.flip()] if self.flip else []
-                explanation = replace(explanation, answers=tuple(sets))
+            answers = []
+            if self.sufficient is not None:
+                answers.append(explanation.sufficient(self.sufficient))
+            if self.flip:
+                answers.append(explanation.flip())
+            explanation = replace(explanation, answers=tuple(answers))
             if self.given_up:
                 given_up = (*explanation.certificate.given_up, *self.given_up)
                 certificate = replace(explanation.certificate, given_up=given_up)
@@ -106,15 +99,11 @@ class Job:
                 return self.data, {"node": node}
             case "graph":
                 return self.data[query], {"graph": True}
-            case "edge":
-                return self.data, {"edge": tuple(self._nodes(query))}
-            case "nodes":
-                return self.data, {"nodes": self._nodes(query)}
-
-    def _nodes(self, query: int) -> list[Any]:
-        """The nodes of a link or group; of HeteroData as pairs of a type and an id."""
-        numbers = list(self.members[query])
-        return nodes_by_type(self.data, numbers) if isinstance(self.data, HeteroData) else numbers
+            case "edge" | "nodes":
+                nodes: Sequence[Any] = self.members[query]
+                if isinstance(self.data, HeteroData):
+                    nodes = nodes_by_type(self.data, nodes)
+                return self.data, {self.kind: tuple(nodes) if self.kind == "edge" else list(nodes)}
 
     def __call__(self, chunk: Chunk) -> Answer:
         """Explain the queries of a chunk; fewer of them if the worker was asked to stop."""
@@ -180,10 +169,17 @@ class _SentJob:
 
     job: Job
     inputs: dict[str, Any]
+    """Identity of model and graphs where the run was started."""
 
     @cached_property
     def received(self) -> Job:
-        self.job.check_inputs(self.inputs)
+        """The job, if this process has the same model and graphs."""
+        differ = identity.differing(self.inputs, self.job.inputs())
+        if differ:
+            raise DataError(
+                f"the workers have another model or graph: {'; '.join(differ[:5])} (there: where "
+                f"the run was started); make it part of the model, such as an attribute"
+            )
         return self.job
 
     def __call__(self, chunk: Chunk) -> Answer:
@@ -212,10 +208,6 @@ class Local(Checked):
 
 # Timeout in seconds of the connection test.
 _CONNECT_TIMEOUT = 5.0
-_NUMPY_TYPES = (
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-    torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -241,7 +233,12 @@ class Ray(Checked):
         answer = ray.remote(**options)(_answer)
         running: dict[Any, Chunk] = {}
         try:
-            self._check_gpus(ray)
+            gpus = ray.cluster_resources().get("GPU", 0)
+            if gpus < self.num_gpus:  # Ray would wait for ever
+                raise DataError(
+                    f"num_gpus={self.num_gpus:g} for each worker, but the Ray cluster has "
+                    f"{gpus:g}; leave num_gpus out to compute on CPUs"
+                )
             # In a list, so that a task gets the reference and reads the object once per process.
             shared = [ray.put(_packed(job))]
             key = uuid.uuid4().hex
@@ -266,15 +263,6 @@ class Ray(Checked):
                 ray.cancel(task, force=True)
             if started_here:
                 ray.shutdown()
-
-    def _check_gpus(self, ray: Any) -> None:
-        """Raise if no machine can start a worker: Ray would wait for ever."""
-        gpus = ray.cluster_resources().get("GPU", 0)
-        if gpus < self.num_gpus:
-            raise DataError(
-                f"num_gpus={self.num_gpus:g} for each worker, but the Ray cluster has {gpus:g}; "
-                f"leave num_gpus out to compute on CPUs"
-            )
 
     def _slots(self, ray: Any) -> int:
         """Maximum number of submitted chunks: two per worker, so that no worker has to wait."""
@@ -321,51 +309,32 @@ def _check_reachable(address: str | None) -> None:
         ) from error
 
 
-@dataclass(frozen=True, eq=False)
-class _Packed:
-    """A pickled job, whose large arrays the processes of one machine share in memory."""
-
-    content: bytes
-    arrays: list[np.ndarray]
-    """Bytes of dense tensors and arrays."""
-    inputs: dict[str, Any]
-    """Identity of model and graphs, which must be the same in the worker."""
-
-
-def _packed(job: Job) -> _Packed:
+def _packed(job: Job) -> tuple[bytes, list[np.ndarray]]:
+    """A pickled job, and the arrays in it, which the processes of one machine share in memory."""
     cloudpickle: Any = require_extra("ray.cloudpickle", "ray")
 
     class Pickler(cloudpickle.CloudPickler):
         def reducer_override(self, value: Any) -> Any:
-            if type(value) is Tensor and _shareable(value):
-                return torch.from_numpy, (value.detach().numpy(),)
+            if type(value) is Tensor and not value.requires_grad:
+                # Sparse, nested and quantized tensors, or of types that numpy has not.
+                with suppress(TypeError, RuntimeError):
+                    if value.is_contiguous():
+                        return torch.from_numpy, (value.numpy(),)
             return super().reducer_override(value)
 
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
-    Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(job)
-    arrays = [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
-    return _Packed(stream.getvalue(), arrays, job.inputs())
+    Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(_SentJob(job, job.inputs()))
+    return stream.getvalue(), [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
 
 
-def _shareable(tensor: Tensor) -> bool:
-    """Whether an array of the same memory holds all that the tensor is."""
-    return (
-        tensor.layout == torch.strided
-        and tensor.device.type == "cpu"
-        and tensor.is_contiguous()
-        and not (tensor.requires_grad or tensor.is_nested or tensor.is_quantized)
-        and not (tensor.is_conj() or tensor.is_neg() or tensor.dtype not in _NUMPY_TYPES)
-    )
-
-
-def _unpacked(packed: _Packed) -> Job:
+def _unpacked(packed: tuple[bytes, list[np.ndarray]]) -> Job:
+    content, arrays = packed
     with warnings.catch_warnings():
         # Arrays of Ray's object store are read-only; graphs are never modified.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        job: Job = pickle.loads(packed.content, buffers=packed.arrays)  # noqa: S301  (of the driver)
-    job.check_inputs(packed.inputs)
-    return job
+        sent: _SentJob = pickle.loads(content, buffers=arrays)  # noqa: S301  (of the driver)
+    return sent.received
 
 
 # --- in the worker -------------------------------------------------------------------------
@@ -379,22 +348,18 @@ def _answer(key: str, shared: list[Any], chunk: Chunk, on_gpu: bool) -> Answer:
         torch.set_num_threads(1)
         _jobs.clear()
         job = _unpacked(ray.get(shared[0]))
-        _jobs[key] = _on_gpu(job) if on_gpu else job
+        _jobs[key] = _moved(job, torch.device("cuda")) if on_gpu else job
     return _jobs[key](chunk)
 
 
-def _on_gpu(job: Job) -> Job:
-    """The job on the GPU that Ray gave this worker; its certificates say so if there is none."""
-    if not torch.cuda.is_available():
-        return replace(job, given_up=("torch finds no GPU in the worker: computed on the CPU",))
-    return _moved(job, torch.device("cuda"))
-
-
 def _moved(job: Job, device: torch.device) -> Job:
-    """The job with model and data on a device."""
-    inputs = list(job.data) if job.kind == "graph" else [job.data]
+    """The job with model and data on a device; certificates say so where that cannot be."""
+    if device.type == "cuda" and not torch.cuda.is_available():
+        return replace(job, given_up=("torch finds no GPU in the worker: computed on the CPU",))
+    is_list = job.kind == "graph"
+    inputs = list(job.data) if is_list else [job.data]
     if not isinstance(job.model, nn.Module) or not all(hasattr(data, "to") for data in inputs):
         sentence = f"model and data have no .to({str(device)!r}): computed where they are"
         return replace(job, given_up=(sentence,))
     moved = [data.to(device) for data in inputs]
-    return replace(job, model=job.model.to(device), data=moved if job.kind == "graph" else moved[0])
+    return replace(job, model=job.model.to(device), data=moved if is_list else moved[0])

@@ -21,8 +21,6 @@ from graphsvx.core.fingerprints import Contents, name_of, stable_repr
 
 # Packages whose version may change results in the last bits; a run must not mix versions.
 PACKAGES = ("graphsvx", "torch", "torch_geometric", "numpy", "scipy")
-
-
 _DEVICES = ("cpu", "cuda")
 
 
@@ -103,8 +101,10 @@ def of_graphs(graphs: Sequence[Any]) -> dict[str, Any]:
     return {
         "sha256": digest.hexdigest(),
         "graphs": len(graphs),
-        "nodes": sum(int(getattr(graph, "num_nodes", None) or 0) for graph in graphs),
-        "edges": sum(int(getattr(graph, "num_edges", None) or 0) for graph in graphs),
+        **{
+            name: sum(int(getattr(graph, f"num_{name}", None) or 0) for graph in graphs)
+            for name in ("nodes", "edges")
+        },
         **({"attribute": contents.attributes} if len(graphs) == 1 else {}),
         **({"unseen": unseen} if unseen else {}),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -158,18 +157,12 @@ class Run:
     def status(self) -> Status:
         """Progress by undamaged files; correct also while another process writes to the folder."""
         done, failed, damaged = self._counts()
-        note = self._store.read_note()
-        state: Literal["running", "stopped", "finished"] = "stopped"
+        rate, command = self._store.read_note()
+        total = len(self.queries)
         if self._store.in_use():
-            state = "running"
-        elif done + failed == len(self.queries):
-            state = "finished"
-        rate, command = note.get("rate"), note.get("command")
-        if state != "running" or not isinstance(rate, float) or not 0 < rate < math.inf:
-            rate = None
-        if not isinstance(command, str):
-            command = None
-        return Status(state, len(self.queries), done, failed, rate, command, damaged)
+            return Status("running", total, done, failed, rate, command, damaged)
+        state: Literal["stopped", "finished"] = "finished" if done + failed == total else "stopped"
+        return Status(state, total, done, failed, None, command, damaged)
 
     def summary(self, roles: summary.By = "hops") -> Overview:
         """Global importance with intervals: by feature, by class, by role of the nodes.

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -29,7 +28,7 @@ from graphsvx.runs import arrow_schema, identity
 from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk
 from graphsvx.runs.queries import read_queries
 from graphsvx.runs.run import Run, open_run
-from graphsvx.runs.store import TRIES, RunFolder, RunProgress, Scheduler, WriteBuffer, read_progress
+from graphsvx.runs.store import TRIES, RunFolder, RunProgress, Scheduler, read_progress
 from graphsvx.utils.console import progress_bar
 from graphsvx.utils.constraints import Count, Range, Seed, checked, shown
 from graphsvx.utils.files import as_path
@@ -99,23 +98,21 @@ def start(
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
-    queries = read_queries(model, data, nodes, graphs, edges, groups)
+    kind, ids, members, node_type = read_queries(
+        model, data, nodes=nodes, graphs=graphs, edges=edges, groups=groups
+    )
     part = checked(part, Count, "part")
     retry_failed = checked(retry_failed, bool, "retry_failed")
     command = checked(command, str | None, "command")
-    if backend is not None and (
-        isinstance(backend, type) or not callable(getattr(backend, "answers", None))
-    ):
+    backend = Local() if backend is None else backend
+    if not hasattr(type(backend), "answers"):
         raise InputError(f"backend must be one such as Local(workers=2), got {shown(backend)}")
     method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
     sufficient = checked(sufficient, Annotated[float, Range(0, 1)] | None, "sufficient")
     flip = checked(flip, bool, "flip")
     settings = {"method": method, **options}
     options = {**settings, "seed": checked(seed, Seed, "seed")}
-    ids = queries.ids
-    job = Job(
-        model, data, queries.kind, options, queries.members, queries.node_type, sufficient, flip
-    )
+    job = Job(model, data, kind, options, members, node_type, sufficient, flip)
     settings |= {} if sufficient is None else {"sufficient": sufficient}
     settings |= {"flip": flip} if flip else {}
     check_call(model, map(job.question, ids.tolist()), job.options)
@@ -130,7 +127,7 @@ def start(
             folder.create({"identity": run_identity}, ids)
         run_progress = read_progress(folder, ids, part, retry_failed)
         with _display(run_progress, progress, command) as meter:
-            _work(job, backend or Local(), run_progress, meter)
+            _work(job, backend, run_progress, meter)
     return open_run(folder.path)
 
 
@@ -173,10 +170,20 @@ def _check_same_run(folder: RunFolder, run_identity: dict[str, Any]) -> None:
 class _Meter:
     """Updates the progress bar, and the rate that other processes read from the folder."""
 
-    def __init__(self, progress: RunProgress, bar: Any, task: TaskID, command: str | None) -> None:
-        self._folder, self._bar, self._task, self._command = progress.folder, bar, task, command
-        self._start, self._last_note, self._answered = time.monotonic(), 0.0, 0
+    def __init__(self, progress: RunProgress, bar: Any, command: str | None) -> None:
+        self._folder, self._bar, self._command = progress.folder, bar, command
+        self._start, self._answered = time.monotonic(), 0
         self._failed = int((progress.failed & progress.done).sum())
+        self._task = bar.add_task(
+            "explaining",
+            total=len(progress.queries),
+            completed=int(progress.done.sum()),
+            rate="-",
+            failed=self._failed,
+        )
+        for damaged in progress.damaged:
+            text = f"{damaged}; its queries are answered anew"
+            bar.console.print(text, style="yellow", markup=False, soft_wrap=True)
         self._write_note()
 
     def count(self, answer: Answer) -> None:
@@ -193,9 +200,6 @@ class _Meter:
         """Queries per second since the start of this process."""
         return self._answered / max(time.monotonic() - self._start, 1e-9)
 
-    def say(self, text: str) -> None:
-        self._bar.console.print(text, style="yellow", markup=False, soft_wrap=True)
-
     def _write_note(self) -> None:
         self._last_note = time.monotonic()
         self._folder.note({"rate": self.rate, "command": self._command})
@@ -205,7 +209,6 @@ class _Meter:
 def _display(
     run_progress: RunProgress, progress: bool | None, command: str | None
 ) -> Iterator[_Meter]:
-    shown = sys.stderr.isatty() if progress is None else progress
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -215,19 +218,9 @@ def _display(
         TimeRemainingColumn(),
         TextColumn("{task.fields[failed]} failed"),
     )
+    shown = sys.stderr.isatty() if progress is None else progress
     with progress_bar(*columns, shown=shown) as bar:
-        done = int(run_progress.done.sum())
-        task = bar.add_task(
-            "explaining",
-            total=len(run_progress.queries),
-            completed=done,
-            rate="-",
-            failed=int((run_progress.failed & run_progress.done).sum()),
-        )
-        meter = _Meter(run_progress, bar, task, command)
-        for damaged in run_progress.damaged:
-            meter.say(f"{damaged}; its queries are answered anew")
-        yield meter
+        yield _Meter(run_progress, bar, command)
 
 
 def _answers(
@@ -240,22 +233,23 @@ def _answers(
 def _work(job: Job, backend: Backend, progress: RunProgress, meter: _Meter) -> None:
     if progress.done.all():
         return
-    scheduler, buffer = Scheduler(progress), WriteBuffer(progress)
+    scheduler = Scheduler(progress)
     try:
         with closing(_answers(job, backend, scheduler)) as answers:
             for result in answers:
                 if isinstance(result, LostChunk):
-                    given_up = scheduler.put_back(result.queries)
-                    if not given_up:
-                        continue
-                    reason = ModelError(f"its worker was lost {TRIES} times: {result.reason}")
-                    rows = arrow_schema.to_table(given_up, [Failure(q, reason) for q in given_up])
-                    answer = Answer(tuple(given_up), rows, 0.0)
+                    answer = _failures(scheduler.put_back(result.queries), result.reason)
                 else:
                     answer = result
                     scheduler.learn(answer)
-                buffer.add(answer)
+                progress.add(answer)
                 meter.count(answer)
     finally:
         # Also after Ctrl-C: finished answers are stored.
-        buffer.flush()
+        progress.flush()
+
+
+def _failures(queries: list[int], reason: str) -> Answer:
+    error = ModelError(f"its worker was lost {TRIES} times: {reason}")
+    rows = arrow_schema.to_table(queries, [Failure(query, error) for query in queries])
+    return Answer(tuple(queries), rows, 0.0)

@@ -19,9 +19,9 @@ import json
 import os
 import re
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from graphsvx.core.arrays import Ids, no_ids
 from graphsvx.errors import DataError, InputError, first_line
 from graphsvx.runs import arrow_schema
 from graphsvx.runs.backends import Answer, Chunk
-from graphsvx.utils.constraints import Count, checked
+from graphsvx.utils.constraints import Count, NotNegative, checked
 from graphsvx.utils.files import atomic_write
 
 FORMAT, VERSION = "graphsvx.run", 1
@@ -92,13 +92,12 @@ class RunFolder:
 
     def must_be_free(self) -> None:
         """Raise DataError if the folder holds files of something else."""
-        with _using(self.path):
-            present = list(self.path.iterdir()) if self.path.is_dir() else []
-        strange = sorted(path.name for path in present)
         ours = {"run.json", "queries.parquet", "parts", "pieces", "progress.json", "lock"}
-        strange = [name for name in strange if name not in ours and not name.startswith(".part-")]
-        if self.path.exists() and not self.path.is_dir():
-            raise DataError(f"{self.path} is a file; choose a folder")
+        with _using(self.path):
+            if self.path.exists() and not self.path.is_dir():
+                raise DataError(f"{self.path} is a file; choose a folder")
+            names = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
+        strange = sorted(name for name in names - ours if not name.startswith(".part-"))
         if strange and not self.exists():
             raise DataError(
                 f"{self.path} is not empty and holds no run (it has {', '.join(strange[:3])}); "
@@ -107,17 +106,10 @@ class RunFolder:
 
     def create(self, manifest: Mapping[str, Any], queries: Ids) -> None:
         """Begin a run."""
-        self._make_places()
         self.write_queries(queries)
         checksum = _manifest_digest(manifest.get("identity"))
         record = {"format": FORMAT, "version": VERSION, "sha256": checksum, **manifest}
-        text = json.dumps(record, indent=2)
-        _write(self.manifest, text.encode())
-
-    def _make_places(self) -> None:
-        with _using(self.path):
-            for name in ("parts", "pieces"):
-                (self.path / name).mkdir(parents=True, exist_ok=True)
+        _write(self.manifest, json.dumps(record, indent=2).encode())
 
     def read_manifest(self) -> dict[str, Any]:
         """What the run is."""
@@ -137,10 +129,10 @@ class RunFolder:
         if record.get("sha256") != _manifest_digest(record.get("identity")):
             raise DataError(f"{self.manifest} is damaged (its checksum is another)")
         try:
-            identity = checked(record.get("identity"), dict[str, Any], "identity")
-            checked(identity.get("part"), Count, "part")
-            checked(identity.get("queries"), dict[str, Any], "queries")
-        except InputError as error:
+            part, queries = record["identity"]["part"], record["identity"]["queries"]
+            checked(part, Count, "part")
+            checked(queries, dict[str, Any], "queries")
+        except (InputError, TypeError, KeyError) as error:
             raise DataError(f"{self.manifest} is damaged: {error}") from error
         return record
 
@@ -175,13 +167,12 @@ class RunFolder:
         """Write rows of a block; on return they survive whatever happens."""
         content = _parquet(rows.cast(arrow_schema.SCHEMA))
         place = "parts" if finished else "pieces"
-        path = self.path / place / f"{block:05d}-{_digest(content)}.parquet"
-        _write(path, content)
-        return StoredFile(path, block)
+        stored = StoredFile(self.path / place / f"{block:05d}-{_digest(content)}.parquet", block)
+        _write(stored.path, content)
+        return stored
 
     def sweep(self) -> None:
         """Remove what writers left that were killed."""
-        self._make_places()
         with _using(self.path):
             for place in (self.path, self.path / "parts", self.path / "pieces"):
                 for path in place.glob(".part-*"):
@@ -189,19 +180,17 @@ class RunFolder:
 
     def note(self, progress: Mapping[str, Any]) -> None:
         """Tell other terminals; a disk that is full must not stop a run for this."""
-        try:
-            with atomic_write(self.path / "progress.json") as part:
-                part.write_text(json.dumps(progress), encoding="utf-8")
-        except DataError:
-            return
+        with suppress(DataError), atomic_write(self.path / "progress.json") as part:
+            part.write_text(json.dumps(progress), encoding="utf-8")
 
-    def read_note(self) -> dict[str, Any]:
-        """The last thing that was told, or nothing."""
+    def read_note(self) -> tuple[float | None, str | None]:
+        """The rate and the command that were told last; None where they cannot be read."""
         try:
             note = json.loads((self.path / "progress.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return note if isinstance(note, dict) else {}
+            rate = checked(note.get("rate"), NotNegative | None, "rate")
+            return rate or None, checked(note.get("command"), str | None, "command")
+        except (OSError, ValueError, AttributeError, RecursionError):
+            return None, None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -211,7 +200,8 @@ class RunFolder:
         outlives a killed writer does not keep the folder locked.
         """
         with _using(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+            for name in ("parts", "pieces"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.path / "lock", thread_local=False)
             try:
                 lock.acquire(blocking=False)
@@ -264,22 +254,15 @@ def _write(path: Path, content: bytes) -> None:
             finally:
                 os.close(folder)
     except (DataError, OSError) as error:
-        cause = error.__cause__ if isinstance(error, DataError) else error
-        reason = getattr(cause, "strerror", None) or cause
+        cause = error.__cause__ or error
+        reason = cause.strerror if isinstance(cause, OSError) else None
         raise DataError(
-            f"cannot write to {path.parent}: {reason}; what was finished before "
+            f"cannot write to {path.parent}: {reason or cause}; what was finished before "
             f"is kept, and the same command goes on from there once there is room"
         ) from error
 
 
-def merge(stored: list[StoredFile], rows: pa.Table) -> pa.Table:
-    """The rows of one block, from its files and new ones."""
-    # New ones first: of two failures the newer one is kept.
-    return arrow_schema.merged([rows, *(stored.read() for stored in stored)])
-
-
-# Progress of a run: open queries, their scheduling in chunks, and buffered writing of answers.
-
+# --- progress: open queries, their scheduling in chunks, and buffered writing of answers ---
 
 # Target duration of a chunk: long compared with the cost of scheduling, short compared with a run.
 CHUNK_SECONDS = 1.0
@@ -307,11 +290,9 @@ class RunProgress:
     stored: dict[int, list[StoredFile]] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
     """Error messages of damaged files, which were removed."""
-
-    @property
-    def blocks(self) -> int:
-        """Number of blocks."""
-        return -(-len(self.queries) // self.part)
+    _buffer: list[pa.Table] = field(default_factory=list)
+    _bytes: int = 0
+    _written: float = field(default_factory=time.monotonic)
 
     def span(self, block: int) -> slice:
         """Positions of a block's queries in `queries`."""
@@ -320,10 +301,8 @@ class RunProgress:
     def mark(self, rows: pa.Table) -> Ids:
         """Mark the queries of these rows as done; returns their positions in `queries`."""
         positions = np.searchsorted(self.queries, arrow_schema.queries(rows))
-        failed = arrow_schema.failed(rows)
-        self.failed[positions] = np.where(
-            self.done[positions], self.failed[positions] & failed, failed
-        )
+        answered = self.done[positions] & ~self.failed[positions]
+        self.failed[positions] = arrow_schema.failed(rows) & ~answered
         self.done[positions] = True
         return positions
 
@@ -333,11 +312,38 @@ class RunProgress:
         if not self.done[self.span(block)].all():
             self.stored[block] = [*old, self.folder.keep(block, rows, finished=False)]
             return
-        new = self.folder.keep(block, merge(old, rows), finished=True)
+        # New ones first: of two failures the newer one is kept.
+        merged = arrow_schema.merged([rows, *(stored.read() for stored in old)])
+        new = self.folder.keep(block, merged, finished=True)
         self.stored[block] = [new]
         for stored in old:
             if stored.path != new.path:
                 stored.path.unlink(missing_ok=True)
+
+    def add(self, answer: Answer) -> None:
+        """Add an answer to the buffer; it is written every 2 s, at 64 MiB, or if it was costly."""
+        if not answer.queries:
+            return
+        self._buffer.append(answer.rows)
+        self._bytes += answer.rows.nbytes
+        if (
+            time.monotonic() - self._written >= _FLUSH_SECONDS
+            or answer.seconds >= _COSTLY_SECONDS
+            or self._bytes >= _FLUSH_BYTES
+        ):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write all buffered rows to the folder."""
+        if not self._buffer:
+            return
+        rows = pa.concat_tables(self._buffer)
+        self._buffer, self._bytes = [], 0
+        blocks = self.mark(rows) // self.part
+        for block in np.unique(blocks).tolist():
+            block_rows = rows.take(pa.array(np.flatnonzero(blocks == block)))
+            self.keep(block, arrow_schema.merged([block_rows]))
+        self._written = time.monotonic()
 
 
 def read_progress(folder: RunFolder, queries: Ids, part: int, retry_failed: bool) -> RunProgress:
@@ -348,9 +354,8 @@ def read_progress(folder: RunFolder, queries: Ids, part: int, retry_failed: bool
     for stored in folder.files():
         try:
             rows = stored.read()
-            stored_queries = arrow_schema.queries(rows)
             span = queries[progress.span(stored.block)]
-            if not np.isin(stored_queries, span).all() or rows.schema != arrow_schema.SCHEMA:
+            if not np.isin(arrow_schema.queries(rows), span).all():
                 raise DataError(f"{stored.path} holds other rows than its name says")
         except DataError as error:
             progress.damaged.append(str(error))
@@ -375,8 +380,8 @@ class Scheduler:
         self._progress = progress
         self._block = 0
         self._open: Ids = no_ids()
+        self._tries: Counter[int] = Counter()
         self._retries: deque[int] = deque()
-        self._tries: dict[int, int] = {}
         self._queries, self._seconds = 0.0, 0.0
 
     def take(self) -> Chunk | None:
@@ -384,21 +389,19 @@ class Scheduler:
         if self._retries:
             # One by one, so that a query that kills its worker affects no other query.
             return (self._retries.popleft(),)
+        progress = self._progress
         while not len(self._open):
-            if self._block >= self._progress.blocks:
+            span = progress.span(self._block)
+            if span.start >= len(progress.queries):
                 return None
-            span = self._progress.span(self._block)
-            self._open = self._progress.queries[span][~self._progress.done[span]]
+            self._open = progress.queries[span][~progress.done[span]]
             self._block += 1
-        size = self._size()
+        size = 1
+        if self._queries:
+            seconds_per_query = max(self._seconds / self._queries, 1e-6)
+            size = int(min(max(CHUNK_SECONDS / seconds_per_query, 1), 4 * self._queries + 1))
         chunk, self._open = tuple(self._open[:size].tolist()), self._open[size:]
         return chunk
-
-    def _size(self) -> int:
-        if not self._queries:
-            return 1
-        seconds_per_query = self._seconds / self._queries
-        return int(min(max(CHUNK_SECONDS / max(seconds_per_query, 1e-6), 1), 4 * self._queries + 1))
 
     def learn(self, answer: Answer) -> None:
         """Update the estimated time per query, with exponentially decaying weights."""
@@ -407,47 +410,7 @@ class Scheduler:
 
     def put_back(self, chunk: Chunk) -> list[int]:
         """Schedule the queries of a lost chunk again; returns those that reached `TRIES`."""
-        given_up = []
-        for query in chunk:
-            self._tries[query] = self._tries.get(query, 0) + 1
-            if self._tries[query] < TRIES:
-                self._retries.append(query)
-            else:
-                given_up.append(query)
+        self._tries.update(chunk)
+        given_up = [query for query in chunk if self._tries[query] >= TRIES]
+        self._retries.extend(query for query in chunk if self._tries[query] < TRIES)
         return given_up
-
-
-class WriteBuffer:
-    """Write buffer, flushed every 2 s, at 64 MiB, or after a costly answer."""
-
-    def __init__(self, progress: RunProgress, clock: Callable[[], float] = time.monotonic) -> None:
-        self._progress = progress
-        self._clock = clock
-        self._rows: list[pa.Table] = []
-        self._bytes = 0
-        self._last = clock()
-
-    def add(self, answer: Answer) -> None:
-        """Add an answer to the buffer, and flush it if due."""
-        if not answer.queries:
-            return
-        self._rows.append(answer.rows)
-        self._bytes += answer.rows.nbytes
-        if (
-            self._clock() - self._last >= _FLUSH_SECONDS
-            or answer.seconds >= _COSTLY_SECONDS
-            or self._bytes >= _FLUSH_BYTES
-        ):
-            self.flush()
-
-    def flush(self) -> None:
-        """Write all buffered rows to the folder."""
-        if not self._rows:
-            return
-        rows = pa.concat_tables(self._rows)
-        self._rows, self._bytes = [], 0
-        blocks = self._progress.mark(rows) // self._progress.part
-        for block in np.unique(blocks).tolist():
-            block_rows = rows.take(pa.array(np.flatnonzero(blocks == block)))
-            self._progress.keep(block, arrow_schema.merged([block_rows]))
-        self._last = self._clock()
