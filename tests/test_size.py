@@ -9,18 +9,18 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 # Lines of Python. Lower a bound when code is removed; raise one only for what earns its lines.
 BOUNDS = {
-    "graphsvx/cli": 1_990,
+    "graphsvx/cli": 1_870,
     "graphsvx/core": 5_000,
     "graphsvx/engine": 6_950,
     "graphsvx/estimators": 3_630,
-    "graphsvx/explorer": 3_060,
+    "graphsvx/explorer": 2_790,
     "graphsvx/games": 1_100,
     "graphsvx/generators": 570,
     "graphsvx/integrations": 490,
     "graphsvx/masks": 650,
     "graphsvx/methods": 5_470,
     "graphsvx/results": 3_070,
-    "graphsvx/runs": 2_410,
+    "graphsvx/runs": 1_810,
     "graphsvx/testing": 1_010,
     "graphsvx/utils": 1_490,
     "graphsvx/views": 2_850,

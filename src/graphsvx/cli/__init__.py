@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import sys
 from importlib import import_module
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -51,18 +51,12 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         app()
-    except GraphSVXError as error:
-        _say_error(str(error))
-    except OSError as error:  # of a terminal, a disk, a name that no system takes
-        _say_error(str(error))
+    except (GraphSVXError, OSError) as error:  # OSError: of a terminal, a disk, an odd name
+        message(f"error: {error}", style="red")
+        sys.exit(2)
     except KeyboardInterrupt as signal:
         message("stopped")
         sys.exit(143 if isinstance(signal, Terminated) else 130)
-
-
-def _say_error(text: str) -> NoReturn:
-    message(f"error: {text}", style="red")
-    sys.exit(2)
 
 
 # Each module registers its commands on `app`, so `app` has to exist first.

@@ -15,8 +15,8 @@ import typer
 from rich.markdown import Markdown
 
 from graphsvx.cli import app
-from graphsvx.cli.options import BASELINES, check_extra
-from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
+from graphsvx.cli.options import BASELINES, check_extra, examples
+from graphsvx.cli.stopping import resumable, stopped_at_once
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message, simple_table, stdout_console
 from graphsvx.utils.printable import one_line
@@ -223,23 +223,16 @@ def _show(rows: list[paper.AccuracyRow]) -> None:
 
 # --- study -------------------------------------------------------------------------------------
 
-STUDIES = """
-Examples:
-
+STUDIES = examples("""
     graphsvx study
-
     graphsvx study ground-truth
-
     graphsvx study masks --quick
-
     graphsvx study noisy-features --out results --workers 1
-
     graphsvx study --all
-
     graphsvx study masks --pages
 
 An interrupted study resumes where it stopped: its explanations are stored in --runs.
-"""
+""")
 
 
 @app.command(epilog=STUDIES)
@@ -308,26 +301,21 @@ def study(
     }
     written: list[Path] = []
     left_out: dict[str, str] = {}
-    with stopped_by_signals():
-        try:
-            if not pages:
-                _check_packages(contexts)
-            # Cells of all studies at once: those that share data and models are measured together.
-            measured = {} if pages else studies.study.measure_in_processes(contexts)
-            for entry, context in contexts.items():
-                cells = measured.get(entry.name, {})
-                try:
-                    written += entry.write_page(folder) if pages else entry.run(context, cells)
-                except Exception as error:
-                    if not everything:
-                        raise
-                    # Missing files, or an error in one study: hours of other work go on.
-                    expected = isinstance(error, DataError)
-                    left_out[entry.name] = str(error) if expected else traceback.format_exc()
-        except KeyboardInterrupt:
-            message(f"stopped; what is done is kept in {runs_folder}. To go on:")
-            message(shlex.join(["graphsvx", *sys.argv[1:]]))
-            raise typer.Exit(130) from None
+    with resumable(runs_folder, shlex.join(["graphsvx", *sys.argv[1:]])):
+        if not pages:
+            _check_packages(contexts)
+        # Cells of all studies at once: those that share data and models are measured together.
+        measured = {} if pages else studies.study.measure_in_processes(contexts)
+        for entry, context in contexts.items():
+            cells = measured.get(entry.name, {})
+            try:
+                written += entry.write_page(folder) if pages else entry.run(context, cells)
+            except Exception as error:
+                if not everything:
+                    raise
+                # Missing files, or an error in one study: hours of other work go on.
+                expected = isinstance(error, DataError)
+                left_out[entry.name] = str(error) if expected else traceback.format_exc()
     # Written from all stored measurements, so that it agrees with the pages.
     written.append(studies.write_summary(folder, listed))
     if not everything:

@@ -13,50 +13,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphsvx.cli import app, options
-from graphsvx.cli.options import MethodChoice, ModelChoice, parse_nodes, types_of_nodes
+from graphsvx.cli.options import (
+    MethodChoice,
+    ModelChoice,
+    examples,
+    parse_nodes,
+    types_of_nodes,
+)
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.errors import InputError
 from graphsvx.utils.console import message, stdout_console
 from graphsvx.utils.printable import did_you_mean
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
+    from graphsvx.cli.loading import Loaded
     from graphsvx.results.explanation import Explanation
 
-EXAMPLES = """
-Examples:
-
+EXAMPLES = examples("""
     graphsvx explain karate --node "member 9"
-
     graphsvx explain molecules-carbonyl --graph aspirin --set erase=true
-
     graphsvx explain southern-women --node "woman:Ruth DeSand"
-
     graphsvx explain ba-shapes --node 400 --samples 4000 --picture why.png --html why.html
-
     graphsvx explain cora --node 7 --tolerance 0.002
-
     graphsvx explain cora --model gat --node 7 --target 3 --json why.json
-
     graphsvx explain ba-2motifs --graph 12 --set players=edges
-
     graphsvx explain mutag --graph 7 --order 2 --sufficient 0.9 --flip --describe
-
     graphsvx explain ba-shapes --nodes 401,402,403 --few 3
-
     graphsvx explain cora --node 7 --set players=subgraph_features --contrast 3,2
-
     graphsvx explain ba-community --node 400 --set reference=class:2 --set balance=0.5
-
     graphsvx explain acm --node paper:42 --set players=relations
-
     graphsvx explain fb15k-237 --edge 6180,2861 --relation 148 --set players=edges
-
     graphsvx explain my-data.pt --model my_module:build --weights w.safetensors --node 0
-
     graphsvx explain ba-shapes --node 400 --json - | jq .predictions
-"""
+""")
 
 
 @app.command(epilog=EXAMPLES)
@@ -141,10 +130,11 @@ def explain(
     with stopped_at_once():
         from graphsvx.api import explain as explain_one
         from graphsvx.cli import loading
+        from graphsvx.results import serialize
 
     loaded = loading.load(dataset, model_choice, as_graphs=graph is not None)
     explainer = method_choice.build()
-    data, query = _query(dataset, loaded.graphs, node=node, nodes=nodes, edge=edge, graph=graph)
+    data, query = _query(loaded, node=node, nodes=nodes, edge=edge, graph=graph)
     if relation is not None:
         query["relation"] = options.parse_relation(relation)
     with nullcontext() if tolerance is None else _progress():
@@ -155,8 +145,7 @@ def explain(
             target=options.parse_class(target),
             seed=seed,
             **loaded.reading(output, scale),
-            class_names=loaded.class_names if edge is None else None,  # names of node classes
-            feature_names=loaded.feature_names,
+            **loaded.names(of_links=edge is not None),
             targets="all" if class_pair else None,
             **query,
         )
@@ -165,9 +154,29 @@ def explain(
     explanation = replace(explanation, answers=tuple(answers))
     if class_pair:
         explanation = explanation.contrast(*class_pair)
-    if json is None or str(json) != "-":
-        _print(explanation, top, describe)
+    if str(json) == "-":
+        sys.stdout.write(serialize.to_json(explanation) + "\n")
+        json = None
+    else:
+        stdout_console().print(explanation.table(top))
+        if describe:
+            stdout_console().print(explanation.describe(), markup=False)
     _write(explanation, data, json, picture, html)
+
+
+def _write(
+    explanation: Explanation, data: Any, json: Path | None, picture: Path | None, html: Path | None
+) -> None:
+    if json is not None:
+        explanation.save(json)
+    if picture is not None:
+        from graphsvx.views import plot
+
+        plot.save(explanation, picture)
+    if html is not None:
+        explanation.to_html(html, data)
+    for path in filter(None, (json, picture, html)):
+        message(f"wrote {path}")
 
 
 @contextmanager
@@ -185,42 +194,36 @@ def _progress() -> Iterator[None]:
 
 
 def _query(
-    dataset: str,
-    graphs: Data | tuple[Data, ...],
-    *,
-    node: str | None,
-    nodes: str | None,
-    edge: str | None,
-    graph: str | None,
-) -> tuple[Data, dict[str, Any]]:
+    loaded: Loaded, *, graph: str | None, **selectors: str | None
+) -> tuple[Any, dict[str, Any]]:
     """The graph to explain, and the keyword of `graphsvx.explain` that names the query."""
-    selectors = [
-        name
-        for name, value in (("--node", node), ("--nodes", nodes), ("--edge", edge))
-        if value is not None
-    ]
-    if isinstance(graphs, tuple):
-        if selectors:
+    named = {name: text for name, text in selectors.items() if text is not None}
+    if loaded.many:
+        for kind in named:
             raise InputError(
-                f"{dataset} has many graphs: choose one with --graph, not {selectors[0]}"
+                f"{loaded.name} has many graphs: choose one with --graph, not --{kind}"
             )
-        return graphs[_graph_number(graphs, graph)], {"graph": True}
+        return loaded.graphs[_graph_number(loaded.graphs, graph)], {"graph": True}
+    data = loaded.data
     if graph is not None:
-        raise InputError(f"{dataset} is one graph: choose a node of it with --node, not --graph")
-    if not selectors:
-        types = types_of_nodes(graphs)
-        example = f"{types[0]}:0" if types else f"0..{graphs.num_nodes - 1}"
-        raise InputError(f"say which node of {dataset} to explain: --node {example}")
-    if len(selectors) > 1:
-        raise InputError(f"one question at a time, got {' and '.join(selectors)}")
-    if nodes is not None:
-        return graphs, {"nodes": parse_nodes(graphs, nodes, "--nodes")}
-    if edge is not None:
-        return graphs, {"edge": tuple(parse_nodes(graphs, edge, "--edge", 2))}
-    return graphs, {"node": parse_nodes(graphs, node or "", "--node", 1)[0]}
+        raise InputError(
+            f"{loaded.name} is one graph: choose a node of it with --node, not --graph"
+        )
+    if not named:
+        types = types_of_nodes(data)
+        example = f"{types[0]}:0" if types else f"0..{data.num_nodes - 1}"
+        raise InputError(f"say which node of {loaded.name} to explain: --node {example}")
+    if len(named) > 1:
+        raise InputError(
+            f"one question at a time, got {' and '.join(f'--{name}' for name in named)}"
+        )
+    ((kind, text),) = named.items()
+    listed = parse_nodes(data, text, f"--{kind}", {"node": 1, "edge": 2}.get(kind))
+    asked = {"node": listed[0], "nodes": listed, "edge": tuple(listed)}
+    return data, {kind: asked[kind]}
 
 
-def _graph_number(graphs: tuple[Data, ...], text: str | None) -> int:
+def _graph_number(graphs: tuple[Any, ...], text: str | None) -> int:
     """The position of a graph that is given by its number or its name."""
     names = [graph.get("name", "") for graph in graphs]
     if text and text in names:
@@ -231,37 +234,3 @@ def _graph_number(graphs: tuple[Data, ...], text: str | None) -> int:
             f"{did_you_mean(str(text), filter(None, names))}".rstrip("; ")
         )
     return int(text)
-
-
-def _print(explanation: Explanation, top: int, describe: bool) -> None:
-    console = stdout_console()
-    console.print(explanation.table(top))
-    if describe:
-        console.print(explanation.describe(), markup=False)
-
-
-def _write(
-    explanation: Explanation,
-    data: Data,
-    json: Path | None,
-    picture: Path | None,
-    html: Path | None,
-) -> None:
-    written = []
-    if json is not None and str(json) == "-":
-        from graphsvx.results import serialize
-
-        sys.stdout.write(serialize.to_json(explanation) + "\n")
-    elif json is not None:
-        explanation.save(json)
-        written.append(json)
-    if picture is not None:
-        from graphsvx.views import plot
-
-        plot.save(explanation, picture)
-        written.append(picture)
-    if html is not None:
-        explanation.to_html(html, data)
-        written.append(html)
-    for path in written:
-        message(f"wrote {path}")

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -20,23 +20,16 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
 from graphsvx.cli.options import ModelChoice
-from graphsvx.core.data import check_graph, check_graph_with_types
+from graphsvx.core.data import check_graph_of
 from graphsvx.errors import DataError, InputError, first_line
+from graphsvx.utils.constraints import checked
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.zoo.training import training_bar
 
-Names: TypeAlias = tuple[str, ...] | None
-Graphs: TypeAlias = Data | tuple[Data, ...]
 _SAVED = [
-    Data,
-    DataEdgeAttr,
-    DataTensorAttr,
-    GlobalStorage,
-    HeteroData,
-    BaseStorage,
-    NodeStorage,
+    Data, DataEdgeAttr, DataTensorAttr, GlobalStorage, HeteroData, BaseStorage, NodeStorage,
     EdgeStorage,
-]
+]  # fmt: skip
 """Classes that a file may name."""
 
 
@@ -44,71 +37,86 @@ _SAVED = [
 class Loaded:
     """A model with the graph or graphs that it is asked about."""
 
+    name: str
+    """Of the data set or file."""
     model: nn.Module
-    graphs: Graphs
-    """One graph, or many of which each is explained as a whole."""
-    class_names: Names = None
-    feature_names: Names = None
+    graphs: tuple[Any, ...]
+    many: bool
+    """Whether each graph is explained as a whole."""
+    dataset: datasets.DataSet | None = None
+    """None: the graphs are from a file."""
+
+    @property
+    def data(self) -> Any:
+        """One graph, or a list of graphs."""
+        return list(self.graphs) if self.many else self.graphs[0]
+
+    @property
+    def labels(self) -> Tensor | None:
+        """Classes (or numbers) of the nodes or graphs, where they are known."""
+        if self.dataset is not None:
+            return self.dataset.labels
+        labels = self.graphs[0].stores[0].get("y")
+        return None if self.many or not torch.is_tensor(labels) else labels
 
     def reading(self, output: str, scale: str) -> dict[str, Any]:
         """`output` and `scale` of `explain`: those of a regression where labels are numbers."""
-        first = self.graphs[0] if isinstance(self.graphs, tuple) else self.graphs
-        labels = first.get("y") if isinstance(first, Data) else None
-        numbers = isinstance(labels, Tensor) and labels.is_floating_point()
+        labels = self.graphs[0].stores[0].get("y")
+        numbers = torch.is_tensor(labels) and labels.is_floating_point()
         if numbers and (output, scale) == ("raw", "probability"):
-            return {"output": "regression", "scale": "value"}
+            output, scale = "regression", "value"
         return {"output": output, "scale": scale}
 
+    def names(self, of_links: bool) -> dict[str, Any]:
+        """`class_names` and `feature_names` of `explain`; links have no classes of nodes."""
+        if self.dataset is None:
+            return {}
+        class_names = None if of_links else self.dataset.class_names
+        return {"class_names": class_names, "feature_names": self.dataset.feature_names}
 
-def load(dataset: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loaded:
+
+def load(name: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loaded:
     """The model and the graphs of a data set or of a file.
 
     as_graphs: a file with a single graph is explained as a whole, where the model is one's own.
     """
-    choice.check(dataset)
+    choice.check(name)
+    dataset = None
     if choice.is_own:
-        graphs, *names = _graphs(dataset, choice.seed)
-        if as_graphs and not isinstance(graphs, tuple):
-            graphs = (graphs,)
-        return Loaded(own_model(str(choice.model), choice.weights), graphs, *names)
-    if dataset in datasets.names():
-        trained = _trained(dataset, choice)
-        return Loaded(trained.model, *_of_dataset(trained.dataset))
-    net, card = zoo.read(Path(str(choice.checkpoint)))
-    graphs, *_ = _graphs(dataset, choice.seed)
-    if card.task == "graph" and not isinstance(graphs, tuple):
-        graphs = (graphs,)
-    return Loaded(net, graphs)
+        model = own_model(str(choice.model), choice.weights)
+    elif name in datasets.names():
+        trained = _trained(name, choice)
+        model, dataset, as_graphs = trained.model, trained.dataset, False
+    else:
+        model, card = zoo.read(Path(str(choice.checkpoint)))
+        as_graphs = card.task == "graph"
+    if dataset is None and name in datasets.names():
+        dataset = datasets.load(name, choice.seed)
+    if dataset is not None:
+        many = as_graphs or dataset.task == "graph"
+        return Loaded(name, model, dataset.graphs, many, dataset)
+    graphs, many = _saved_graphs(Path(name))
+    for graph in graphs:
+        check_graph_of(model, graph)
+    return Loaded(name, model, graphs, as_graphs or many)
 
 
-def _trained(dataset: str, choice: ModelChoice) -> zoo.Trained:
+def _trained(name: str, choice: ModelChoice) -> zoo.Trained:
     if choice.checkpoint is not None:
         trained = zoo.load(choice.checkpoint)
-        if trained.dataset.name != dataset:
+        if trained.dataset.name != name:
             raise DataError(
-                f"{choice.checkpoint} was trained on {trained.dataset.name!r}, not on {dataset!r}"
+                f"{choice.checkpoint} was trained on {trained.dataset.name!r}, not on {name!r}"
             )
         return trained
-    if zoo.checkpoint_path(dataset, choice.model, choice.seed).exists():
-        return zoo.load(dataset, choice.model, choice.seed)
-    with training_bar(f"training {dataset}, once") as progress:
-        return zoo.ensure(dataset, choice.model, choice.seed, progress)
+    if zoo.checkpoint_path(name, choice.model, choice.seed).exists():
+        return zoo.load(name, choice.model, choice.seed)
+    with training_bar(f"training {name}, once") as progress:
+        return zoo.ensure(name, choice.model, choice.seed, progress)
 
 
-def _of_dataset(source: datasets.DataSet) -> tuple[Graphs, Names, Names]:
-    graphs = source.graphs if source.task == "graph" else source.graph
-    return graphs, source.class_names, source.feature_names
-
-
-def _graphs(dataset: str, seed: int) -> tuple[Graphs, Names, Names]:
-    """The graphs of a data set with names of classes and features, or of a file without."""
-    if dataset in datasets.names():
-        return _of_dataset(datasets.load(dataset, seed))
-    return saved_graphs(Path(dataset)), None, None
-
-
-def saved_graphs(path: Path) -> Graphs:
-    """Read a PyG `Data` or a list of them with `weights_only`, so no code in the file is run."""
+def _saved_graphs(path: Path) -> tuple[tuple[Any, ...], bool]:
+    """Graphs in a file, and whether it holds a list. No code in the file is run."""
     try:
         with torch.serialization.safe_globals(_SAVED):
             loaded = torch.load(path, weights_only=True)
@@ -117,18 +125,15 @@ def saved_graphs(path: Path) -> Graphs:
             f"{path} cannot be read as a PyG Data saved by torch.save(data, path): "
             f"{first_line(error)}"
         ) from error
-    graphs = tuple(loaded) if isinstance(loaded, (list, tuple)) and loaded else (loaded,)
+    many = isinstance(loaded, (list, tuple)) and len(loaded) > 0
+    graphs = tuple(loaded) if many else (loaded,)
     for graph in graphs:
         if not isinstance(graph, (Data, HeteroData)):
             raise DataError(
                 f"{path} must hold a PyG Data or HeteroData, or a list of them, "
                 f"got {type(graph).__name__}"
             )
-        if isinstance(graph, HeteroData):
-            check_graph_with_types(graph)
-        elif graph.x is not None or "edge_type" not in graph:
-            check_graph(graph)
-    return graphs if isinstance(loaded, (list, tuple)) else graphs[0]
+    return graphs, many
 
 
 def own_model(place: str, weights: Path | None = None) -> nn.Module:
@@ -207,7 +212,8 @@ def _built(factory: Any, place: str) -> nn.Module:
 
 def _load_weights(model: nn.Module, path: Path) -> None:
     weights = _read_weights(path)
-    missing, unexpected = (list(keys) for keys in _difference(model, weights))
+    expected = model.state_dict().keys()
+    missing, unexpected = [*(expected - weights.keys())], [*(weights.keys() - expected)]
     if missing or unexpected:
         parts = [f"missing: {', '.join(missing[:5])}"] if missing else []
         parts += [f"not in the model: {', '.join(unexpected[:5])}"] if unexpected else []
@@ -217,11 +223,6 @@ def _load_weights(model: nn.Module, path: Path) -> None:
     except RuntimeError as error:  # shapes that differ
         reason = " ".join(str(error).split()[:40])
         raise DataError(f"{path} does not fit {type(model).__name__}: {reason}") from error
-
-
-def _difference(model: nn.Module, weights: dict[str, Tensor]) -> tuple[set[str], set[str]]:
-    expected = set(model.state_dict())
-    return expected - set(weights), set(weights) - expected
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
@@ -243,9 +244,11 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
             f"{path} cannot be read as weights: {first_line(error)}; write them with "
             f"torch.save(model.state_dict(), path) or safetensors.torch.save_file"
         ) from error
-    for key in ("state_dict", "model_state_dict"):  # checkpoints of training loops
-        if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
-            loaded = loaded[key]
-    if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
-        raise DataError(f"{path} must hold a state_dict, got {type(loaded).__name__}")
-    return loaded
+    match loaded:
+        # Checkpoints of training loops.
+        case {"state_dict": dict(weights)} | {"model_state_dict": dict(weights)}:
+            loaded = weights
+    try:
+        return dict(checked(loaded, dict[str, Tensor], "weights"))
+    except InputError:
+        raise DataError(f"{path} must hold a state_dict, got {type(loaded).__name__}") from None

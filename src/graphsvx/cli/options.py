@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -65,16 +65,14 @@ def setting_names(method: str) -> tuple[str, ...]:
     return (*names, *_ALSO.get(method, ()))
 
 
-def _field_names(module: str, name: str) -> list[str]:
-    file = Path(__file__).parent.parent / "methods" / f"{module}.py"
-    return [
-        field.target.id
-        for statement in ast.parse(file.read_text(encoding="utf-8")).body
-        if isinstance(statement, ast.ClassDef) and statement.name == name
-        for field in statement.body
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if "ClassVar" not in ast.unparse(field.annotation) and field.target.id != "trained"
-    ]
+def _field_names(module: str, name: str) -> Iterator[str]:
+    tree = ast.parse((Path(__file__).parents[1] / "methods" / f"{module}.py").read_text("utf-8"))
+    (found,) = (part for part in tree.body if type(part) is ast.ClassDef and part.name == name)
+    for field in found.body:
+        match field:
+            case ast.AnnAssign(target=ast.Name(id=field_name), annotation=annotation):
+                if "ClassVar" not in ast.unparse(annotation) and field_name != "trained":
+                    yield field_name
 
 
 def check_method_name(name: str) -> None:
@@ -89,40 +87,27 @@ def check_method_name(name: str) -> None:
     )
 
 
+def split_setting(pair: str) -> tuple[str, str]:
+    """Name and text of a setting, which is written as NAME=VALUE."""
+    name, equals, text = pair.partition("=")
+    if not equals or not name:
+        raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
+    return name.strip(), text.strip()
+
+
 def check_settings(method: str, pairs: Iterable[str]) -> None:
     """Raise for a setting (NAME=VALUE) that the method does not have, and suggest one."""
-    for pair in pairs:
-        key, equals, _ = pair.partition("=")
-        if not equals or not key:
-            raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
-        if method not in METHODS:
-            continue
-        names = setting_names(method)
-        if key.strip() not in names and not (
-            method.startswith("graphsvx") and key.strip() in _EARLIER
-        ):
+    given = [split_setting(pair)[0] for pair in pairs]
+    if method not in METHODS:
+        return
+    names = setting_names(method)
+    for name in given:
+        renamed = method.startswith("graphsvx") and name in _EARLIER
+        if name not in names and not renamed:
             raise InputError(
-                f"{method} has no setting {key.strip()!r}; {did_you_mean(key, names)}"
+                f"{method} has no setting {name!r}; {did_you_mean(name, names)}"
                 f"it has {', '.join(sorted(names))}"
             )
-
-
-def check_dataset(name: str) -> None:
-    """Raise for a name that is neither a data set nor a file, or whose extra is missing."""
-    if name not in CATALOGUE and not Path(name).exists():
-        raise DataError(f"{name!r} is neither a data set nor a file; {suggestion(name)}")
-    extra = CATALOGUE[name].extra if name in CATALOGUE else None
-    if extra is not None:
-        check_extra("rdkit", extra)
-
-
-def check_model_name(name: str) -> None:
-    """Raise for a model that the zoo does not have, and suggest one."""
-    if name not in ZOO:
-        raise InputError(
-            f"the zoo has no model {name!r}; {did_you_mean(name, ZOO)}choose one of "
-            f"{', '.join(ZOO)}, or name your own as my_module:build"
-        )
 
 
 def check_extra(package: str, extra: str) -> None:
@@ -142,9 +127,8 @@ def parse_class(text: str | None) -> int | str | None:
 
 
 def types_of_nodes(graph: Any) -> list[str]:
-    """Node types of a typed graph; none of a plain graph, or of several."""
-    stores = [] if isinstance(graph, tuple) else graph.node_stores
-    return [store._key for store in stores if store._key is not None]
+    """Node types of a typed graph; none of a plain graph."""
+    return [store._key for store in graph.node_stores if store._key is not None]
 
 
 def parse_nodes(graph: Data, text: str, option: str, count: int | None = None) -> list[Any]:
@@ -153,20 +137,18 @@ def parse_nodes(graph: Data, text: str, option: str, count: int | None = None) -
     `paper:1,2` are two papers.
     """
     types = types_of_nodes(graph)
-    if not types:
-        words = [word.strip() for word in text.split(",")]
-        if not graph.get("node_names"):
-            return parse_numbers(text, option, count)
-        nodes: list[Any] = [int(word) if word.isdecimal() else word for word in words]
-    else:
-        nodes, kind = [], ""
-        for word in text.split(","):
-            named, colon, number = word.strip().rpartition(":")
-            kind = named if colon else kind
-            named_nodes = kind in types and "names" in graph[kind]
-            if not kind or not (number.isdecimal() or named_nodes):
-                raise InputError(f"{option} takes nodes such as {types[0]}:0, got {text!r}")
-            nodes.append((kind, int(number) if number.isdecimal() else number))
+    if not types and not graph.get("node_names"):
+        return parse_numbers(text, option, count)
+    nodes: list[Any] = []
+    kind = ""
+    for word in map(str.strip, text.split(",")):
+        named, colon, name = word.rpartition(":") if types else ("", "", word)
+        kind = named if colon else kind
+        node = int(name) if name.isdecimal() else name
+        has_names = kind in types and "names" in graph[kind]
+        if types and not (kind and (name.isdecimal() or has_names)):
+            raise InputError(f"{option} takes nodes such as {types[0]}:0, got {text!r}")
+        nodes.append((kind, node) if types else node)
     if count is not None and len(nodes) != count:
         raise InputError(f"{option} takes {count} nodes separated by commas, got {text!r}")
     return nodes
@@ -187,6 +169,12 @@ def parse_numbers(text: str, option: str, count: int | None = None) -> list[int]
 def parse_relation(text: str) -> int | str:
     """A relation by number or by name."""
     return int(text) if text.isdecimal() else text
+
+
+def examples(commands: str) -> str:
+    """The end of a command's help, where only paragraphs are lines of their own."""
+    lines = [line for line in commands.splitlines() if line]
+    return "\n\n".join(["\nExamples:", *lines]) + "\n"
 
 
 # --- options --------------------------------------------------------------------------------
@@ -276,9 +264,16 @@ class ModelChoice:
 
     def check(self, dataset: str) -> None:
         """Raise for what does not exist or does not go together; reads no file."""
-        check_dataset(dataset)
-        if self.model is not None and not self.is_own:
-            check_model_name(self.model)
+        entry = CATALOGUE.get(dataset)
+        if entry is None and not Path(dataset).exists():
+            raise DataError(f"{dataset!r} is neither a data set nor a file; {suggestion(dataset)}")
+        if entry is not None and entry.extra is not None:
+            check_extra("rdkit", entry.extra)
+        if self.model is not None and not self.is_own and self.model not in ZOO:
+            raise InputError(
+                f"the zoo has no model {self.model!r}; {did_you_mean(self.model, ZOO)}choose one "
+                f"of {', '.join(ZOO)}, or name your own as my_module:build"
+            )
         for option, path in (("--weights", self.weights), ("--checkpoint", self.checkpoint)):
             if path is not None and not path.exists():
                 raise DataError(f"{option} {path}: there is no such file")
@@ -288,7 +283,7 @@ class ModelChoice:
             )
         if self.is_own and self.checkpoint is not None:
             raise InputError("--checkpoint is a model of the zoo; your own has --weights FILE")
-        if not self.is_own and self.checkpoint is None and dataset not in CATALOGUE:
+        if not self.is_own and self.checkpoint is None and entry is None:
             raise InputError(
                 f"a saved graph needs a model: --model my_module:build --weights FILE, "
                 f"or --checkpoint FILE for {dataset}"
@@ -321,12 +316,9 @@ class MethodChoice:
         from graphsvx.estimators import Lasso
         from graphsvx.methods import registry
 
-        settings: dict[str, Any] = {}
-        for pair in self.pairs:
-            key, equals, text = pair.partition("=")
-            if not equals or not key:
-                raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
-            settings[key.strip()] = registry.parse_setting(text.strip())
+        settings = {
+            name: registry.parse_setting(text) for name, text in map(split_setting, self.pairs)
+        }
         for key in ("samples", "hops", "tolerance", "seconds", "order"):
             if getattr(self, key) is not None:
                 settings[key] = getattr(self, key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,43 +14,36 @@ from rich.table import Table
 from rich.text import Text
 
 from graphsvx.cli import app, options
-from graphsvx.cli.options import MethodChoice, ModelChoice, parse_nodes, types_of_nodes
-from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
+from graphsvx.cli.options import (
+    MethodChoice,
+    ModelChoice,
+    examples,
+    parse_nodes,
+    types_of_nodes,
+)
+from graphsvx.cli.stopping import resumable, stopped_at_once
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message, simple_table, stdout_console
 from graphsvx.utils.printable import one_line
-from graphsvx_lab.datasets.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from graphsvx import runs
-    from graphsvx.cli.loading import Graphs
+    from graphsvx.cli.loading import Loaded
     from graphsvx.results import summary
 
-EXAMPLES = """
-Examples:
-
+PARTS = ("train", "val", "test")
+EXAMPLES = examples("""
     graphsvx run ba-shapes --nodes 400-459 --out runs/houses
-
     graphsvx run cora --model gat --nodes test --out runs/cora-gat --workers 2
-
     graphsvx run ba-2motifs --graphs test --out runs/motifs
-
     graphsvx run cora --nodes all --out runs/cora --backend ray --address auto
-
     graphsvx run ba-shapes --edges "400,401; 402,403" --out runs/links
-
     graphsvx run acm --nodes paper:test --out runs/papers
-
     graphsvx run fb15k-237 --edges "6180,2861" --relation 148 --set players=edges --out runs/facts
-
     graphsvx run ba-shapes --groups houses.txt --out runs/groups
-
     graphsvx run my-data.pt --model my_module:build --weights w.safetensors --out runs/mine
-
     graphsvx run --status runs/cora-gat
-"""
+""")
 
 
 @app.command(epilog=EXAMPLES)
@@ -141,75 +135,64 @@ def run(
     chosen_backend = _backend(backend, workers, address)
     loaded = loading.load(dataset, model_choice, as_graphs=graphs is not None)
     explainer = method_choice.build()
-    selectors = {"nodes": nodes, "graphs": graphs, "edges": edges, "groups": groups}
-    queries = _queries(dataset, model_seed, loaded.graphs, selectors)
+    queries = _queries(loaded, nodes=nodes, graphs=graphs, edges=edges, groups=groups)
     if relation is not None:
         if edges is None:
             raise InputError("--relation is that of links; name the links with --edges")
         queries["relation"] = options.parse_relation(relation)
     command = shlex.join(["graphsvx", *sys.argv[1:]])
-    with stopped_by_signals():
-        try:
-            done = runs.start(
-                loaded.model,
-                list(loaded.graphs) if isinstance(loaded.graphs, tuple) else loaded.graphs,
-                **queries,
-                out=out,
-                method=explainer,
-                backend=chosen_backend,
-                seed=seed,
-                retry_failed=retry_failed,
-                sufficient=sufficient,
-                flip=flip,
-                part=part,
-                command=command,
-                target=options.parse_class(target),
-                **loaded.reading(output, scale),
-                class_names=None if edges is not None else loaded.class_names,
-                feature_names=loaded.feature_names,
-            )
-        except KeyboardInterrupt:
-            message(f"stopped; what is done is kept in {out}. To go on:")
-            message(command)
-            raise typer.Exit(130) from None
+    with resumable(out, command):
+        done = runs.start(
+            loaded.model,
+            loaded.data,
+            **queries,
+            out=out,
+            method=explainer,
+            backend=chosen_backend,
+            seed=seed,
+            retry_failed=retry_failed,
+            sufficient=sufficient,
+            flip=flip,
+            part=part,
+            command=command,
+            target=options.parse_class(target),
+            **loaded.reading(output, scale),
+            **loaded.names(of_links=edges is not None),
+        )
     _show_status(done, out)
 
 
-def _queries(
-    dataset: str, seed: int, about: Graphs, selectors: dict[str, str | None]
-) -> dict[str, Any]:
+def _queries(loaded: Loaded, **selectors: str | None) -> dict[str, Any]:
     """The argument of `runs.start` that names the queries."""
     named = [name for name, text in selectors.items() if text is not None]
     if len(named) > 1:
         raise InputError(f"one kind of query at a time, got {' and '.join(named)}")
-    many = isinstance(about, tuple)
-    kind = named[0] if named else "graphs" if many else "nodes"
-    if (kind == "graphs") != many:
-        right = "--graphs" if many else "--nodes, --edges or --groups"
-        raise InputError(f"{dataset} is explained by {right}, not by --{kind}")
+    kind = named[0] if named else "graphs" if loaded.many else "nodes"
+    if (kind == "graphs") != loaded.many:
+        right = "--graphs" if loaded.many else "--nodes, --edges or --groups"
+        raise InputError(f"{loaded.name} is explained by {right}, not by --{kind}")
     text = selectors[kind] or "all"
-    if isinstance(about, tuple) or kind == "nodes":
-        return {kind: _selected_ids(text, dataset, seed, about)}
-    if kind == "edges" and text == "all" and not types_of_nodes(about):
-        return {kind: [[u, v] for u, v in about.edge_index.t().tolist() if u != v]}
-    if types_of_nodes(about) or "edge_type" in about:
-        return {kind: [parse_nodes(about, line, f"--{kind}") for line in _lines(text)]}
-    return {kind: [_numbers(line, about.num_nodes) for line in _lines(text)]}
+    if kind in ("nodes", "graphs"):
+        return {kind: _selected_ids(text, loaded)}
+    data = loaded.data
+    types = types_of_nodes(data)
+    if kind == "edges" and text == "all" and not types:
+        return {kind: [[u, v] for u, v in data.edge_index.t().tolist() if u != v]}
+    if types or "edge_type" in data:
+        return {kind: [parse_nodes(data, line, f"--{kind}") for line in _lines(text)]}
+    return {kind: [_numbers(line, data.num_nodes) for line in _lines(text)]}
 
 
 def _lines(text: str) -> list[str]:
     """Lines of a file, or parts of a text between semicolons; empty ones are left out."""
+    path = Path(text)
     with suppress(OSError):  # of a text that is no name of a file
-        if (path := Path(text)).is_file():
-            return [line for line in _text_of(path).splitlines() if line.strip()]
+        if path.is_file():
+            try:
+                text = path.read_text(encoding="utf-8").replace("\n", ";")
+            except (OSError, UnicodeDecodeError) as error:
+                raise DataError(f"{text!r} cannot be read: {error}") from error
     return [line for line in text.split(";") if line.strip()]
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{str(path)!r} cannot be read: {error}") from error
 
 
 def _backend(name: str, workers: int | None, address: str | None) -> runs.Backend:
@@ -225,38 +208,43 @@ def _backend(name: str, workers: int | None, address: str | None) -> runs.Backen
     return runs.Local(workers)
 
 
-def _selected_ids(words: str, dataset: str, seed: int, about: Graphs) -> Any:
-    """Which nodes or graphs: a part of the split, a class, or numbers."""
-    from graphsvx_lab import datasets
-
-    types = types_of_nodes(about)
-    if words == "all" and not types:
-        return None
-    if words in ("train", "val", "test"):
-        if dataset not in CATALOGUE:
-            raise InputError(f"{dataset} is a file without a split; name nodes by number, or all")
-        return datasets.load(dataset, seed).split.parts()[words]
-    kind, _, rest = words.partition(":")
-    if kind in types:
-        return _of_type(kind, rest or "all", dataset, seed, about)
-    if kind == "class":
-        return _of_class(_number(rest), dataset, seed, about)
-    if types:
+def _selected_ids(words: str, loaded: Loaded) -> Any:
+    """Which graphs, or which nodes (of one type): a part of the split, a class, or numbers."""
+    if loaded.many:
+        return _ids(words, loaded, len(loaded.graphs))
+    types = types_of_nodes(loaded.data)
+    if not types:
+        return _ids(words, loaded, loaded.data.num_nodes)
+    node_type, _, words_of_type = words.partition(":")
+    if node_type not in types:
         raise InputError(f"say which type of nodes: {types[0]}:test, {types[0]}:3,7; got {words}")
-    return _numbers(words, len(about) if isinstance(about, tuple) else about.num_nodes)
+    chosen, dataset = words_of_type or "all", loaded.dataset
+    needs_classes = chosen in PARTS or chosen.startswith("class:")
+    if needs_classes and dataset is not None and dataset.node_type != node_type:
+        raise InputError(f"{loaded.name} has no classes of {node_type!r}; name them by number")
+    return node_type, _ids(chosen, loaded, loaded.data[node_type].num_nodes)
 
 
-def _of_type(node_type: str, words: str, dataset: str, seed: int, about: Any) -> tuple[str, Any]:
-    """Nodes of one type of a typed graph: paper:test, author:3,7."""
-    from graphsvx_lab import datasets
-
+def _ids(words: str, loaded: Loaded, count: int) -> Any:
+    """Ids or positions below `count`."""
     if words == "all":
-        return node_type, range(about[node_type].num_nodes)
-    if words in ("train", "val", "test") or words.startswith("class:"):
-        if dataset in CATALOGUE and datasets.load(dataset, seed).node_type != node_type:
-            raise InputError(f"{dataset} has no classes of {node_type!r}; name them by number")
-        return node_type, _selected_ids(words, dataset, seed, about)
-    return node_type, _numbers(words, about[node_type].num_nodes)
+        return range(count)
+    if words in PARTS:
+        if loaded.dataset is None:
+            raise InputError(
+                f"{loaded.name} is a file without a split; name nodes by number, or all"
+            )
+        return loaded.dataset.split.parts()[words]
+    kind, _, rest = words.partition(":")
+    if kind != "class":
+        return _numbers(words, count)
+    label, labels = _number(rest), loaded.labels
+    if labels is None:
+        raise InputError(f"{loaded.name} has no classes to choose by")
+    ids = (labels == label).nonzero()[:, 0]
+    if not len(ids):
+        raise InputError(f"{loaded.name} has nothing of class {label}")
+    return ids
 
 
 def _numbers(words: str, count: int) -> list[int]:
@@ -268,21 +256,6 @@ def _numbers(words: str, count: int) -> list[int]:
         if numbers and numbers[-1] >= count:  # before a list of them is made
             raise InputError(f"numbers go from 0 to {count - 1}, got {part.strip()}")
         ids += numbers
-    return ids
-
-
-def _of_class(label: int, dataset: str, seed: int, about: Graphs) -> Tensor:
-    from torch import Tensor
-
-    from graphsvx_lab import datasets
-
-    stored = None if isinstance(about, tuple) else about.get("y")
-    labels = datasets.load(dataset, seed).labels if dataset in CATALOGUE else stored
-    if not isinstance(labels, Tensor):
-        raise InputError(f"{dataset} has no classes to choose by")
-    ids = (labels == label).nonzero()[:, 0]
-    if not len(ids):
-        raise InputError(f"{dataset} has nothing of class {label}")
     return ids
 
 
@@ -365,12 +338,11 @@ def report_run(
     if html is None:
         return
     if queries is None:
-        failed = opened.failures()
-        answered = set(opened.table(["query"])["query"].to_pylist())
-        selected = [q for q in opened.queries.tolist() if q in answered and q not in failed][:500]
+        explanations = list(islice(opened, 500))
     else:
-        selected = _numbers(queries, int(opened.queries[-1]) + 1)
-    report.write([opened[query] for query in selected], html)
+        numbers = _numbers(queries, int(opened.queries[-1]) + 1)
+        explanations = [opened[query] for query in numbers]
+    report.write(explanations, html)
     message(f"wrote {html}")
 
 

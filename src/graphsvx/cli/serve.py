@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphsvx.cli import app, options
-from graphsvx.cli.options import ModelChoice, check_extra
+from graphsvx.cli.options import ModelChoice, check_extra, examples
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import GraphSVXError, InputError
 from graphsvx.utils.console import message
@@ -24,19 +25,13 @@ if TYPE_CHECKING:
     from graphsvx.explorer.workspace import Workspace
     from graphsvx.runs import Run
 
-EXAMPLES = """
-Examples:
-
+EXAMPLES = examples("""
     graphsvx serve
-
     graphsvx serve digits --model gcn --model gat
-
     graphsvx serve southern-women
-
     graphsvx serve my-data.pt --model my_module:build --weights w.safetensors
-
     graphsvx serve runs/digits --no-browser --port 8000
-"""
+""")
 
 
 @app.command(epilog=EXAMPLES)
@@ -122,7 +117,7 @@ def _of_data(source: str, choices: list[ModelChoice], run: Run | None = None) ->
     }
     if source in CATALOGUE:
         return workspace_of(models, datasets.load(source, choices[0].seed), run)
-    return make_workspace(models, loaded[0].graphs, title=Path(source).stem, run=run)
+    return make_workspace(models, loaded[0].data, title=Path(source).stem, run=run)
 
 
 def _of_run(folder: Path) -> Workspace:
@@ -133,20 +128,22 @@ def _of_run(folder: Path) -> Workspace:
 
     run = runs.open(folder)
     choice = _zoo_choice(run.status().command)
+    reason = "it is not one of the zoo, or has changed"
     if choice is not None:
         try:
             workspace = _of_data(*choice, run=run)
+            stored = run.manifest["identity"]
+            inputs = identity.of_inputs(next(iter(workspace.models.values())), workspace.graphs)
+            # TypeError or KeyError: the manifest is not one of ours.
+            with suppress(TypeError, KeyError):
+                if all(
+                    stored[name][key] == inputs[name][key]
+                    for name, key in (("graph", "sha256"), ("model", "weights"))
+                ):
+                    return workspace
         except GraphSVXError as error:
-            message(f"shown without its model: {error}", style="yellow")
-            return workspace_of_run(run)
-        stored = {name: run.manifest["identity"].get(name) for name in ("graph", "model")}
-        inputs = identity.of_inputs(next(iter(workspace.models.values())), workspace.graphs)
-        if all(
-            isinstance(entry, dict) and entry.get(key) == inputs[name][key]
-            for (name, entry), key in zip(stored.items(), ("sha256", "weights"), strict=True)
-        ):
-            return workspace
-    message("shown without its model, which is not one of the zoo or has changed", style="yellow")
+            reason = str(error)
+    message(f"shown without its model: {reason}", style="yellow")
     return workspace_of_run(run)
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import typer
+
+from graphsvx.utils.console import message
 from graphsvx_command import stop
 
 
@@ -35,6 +39,18 @@ def stopped_by_signals() -> Iterator[None]:
 
     with _handler(signal.SIGTERM, stop, afterwards=signal.getsignal(signal.SIGTERM)):
         yield
+
+
+@contextmanager
+def resumable(folder: Path, command: str) -> Iterator[None]:
+    """Work that is kept in a folder: when it is stopped, say how to go on."""
+    with stopped_by_signals():
+        try:
+            yield
+        except KeyboardInterrupt:
+            message(f"stopped; what is done is kept in {folder}. To go on:")
+            message(command)
+            raise typer.Exit(130) from None
 
 
 @contextmanager
