@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markdown import Markdown
 
-from graphsvx.cli import app
+from graphsvx.cli import app, options
 from graphsvx.cli.options import BASELINES, check_extra, examples
 from graphsvx.cli.stopping import resumable, stopped_at_once
 from graphsvx.errors import DataError, InputError
@@ -33,9 +33,7 @@ SIZES = ("graphs", "classes", "nodes", "features", "edges")
 @app.command()
 def datasets(
     seed: Annotated[int, typer.Option(help="Seed of the synthetic sets.")] = 0,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Also write them as JSON.")
-    ] = None,
+    json_file: Annotated[Path | None, options.a_file("Also write them as JSON.", "--json")] = None,
 ) -> None:
     """List the data sets with their sizes; the paper's in brackets where they differ."""
     listed = seed == 0 and json_file is None
@@ -143,8 +141,7 @@ def train(
     ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from --seed on.")] = 1,
     table: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --all: also write the table as Markdown."),
+        Path | None, options.a_file("With --all: also write the table as Markdown.")
     ] = None,
 ) -> None:
     """Train a model and keep it: weights as safetensors, and a JSON card beside them."""
@@ -254,18 +251,12 @@ def study(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Where tables and pages go: docs/results, or out/studies with --quick.",
-            show_default=False,
-        ),
+        options.a_folder("Where tables and pages go: docs/results, or out/studies with --quick."),
     ] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Where explanations are kept: runs/studies, or runs/studies-quick with --quick.",
-            show_default=False,
+        options.a_folder(
+            "Where explanations are kept: runs/studies, or runs/studies-quick with --quick."
         ),
     ] = None,
     workers: Annotated[

@@ -100,15 +100,10 @@ def explain(
     model_seed: options.ModelSeed = 0,
     describe: Annotated[bool, typer.Option(help="Add the explanation in words.")] = False,
     json: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the explanation as JSON; - is standard output."),
+        Path | None, options.a_file("Write the explanation as JSON; - is standard output.")
     ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write an HTML page that works offline.")
-    ] = None,
+    picture: Annotated[Path | None, options.a_file("Draw it: .png, .svg or .pdf.")] = None,
+    html: Annotated[Path | None, options.a_file("Write an HTML page that works offline.")] = None,
 ) -> None:
     """Explain one prediction of a trained model."""
     model_choice = ModelChoice(model, weights, checkpoint, model_seed)

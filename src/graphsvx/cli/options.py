@@ -179,6 +179,17 @@ def examples(commands: str) -> str:
 
 # --- options --------------------------------------------------------------------------------
 
+
+def a_file(text: str, *names: str) -> Any:
+    """An option that takes a file; `text` is its help."""
+    return typer.Option(*names, metavar="FILE", help=text)
+
+
+def a_folder(text: str) -> Any:
+    """An option that takes a folder; `text` is its help."""
+    return typer.Option(metavar="FOLDER", help=text)
+
+
 Dataset = Annotated[
     str, typer.Argument(help="A data set (see `graphsvx datasets`) or a saved PyG Data (.pt).")
 ]
@@ -191,14 +202,9 @@ Model = Annotated[
     ),
 ]
 Weights = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Weights of your own model: .safetensors, or a saved state_dict (.pt)."
-    ),
+    Path | None, a_file("Weights of your own model: .safetensors, or a saved state_dict (.pt).")
 ]
-Checkpoint = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A checkpoint of the zoo (.safetensors).")
-]
+Checkpoint = Annotated[Path | None, a_file("A checkpoint of the zoo (.safetensors).")]
 MethodName = Annotated[
     str,
     typer.Option(help="The explainer: " + ", ".join(METHODS) + ", or a registered one."),

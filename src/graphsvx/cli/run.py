@@ -76,7 +76,7 @@ def run(
             "a group a line.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where results go.")] = None,
+    out: Annotated[Path | None, options.a_folder("Where results go.")] = None,
     model: options.Model = None,
     weights: options.Weights = None,
     checkpoint: options.Checkpoint = None,
@@ -104,9 +104,7 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try queries again that failed.")
     ] = False,
-    status: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Only say how far a run is.")
-    ] = None,
+    status: Annotated[Path | None, options.a_folder("Only say how far a run is.")] = None,
 ) -> None:
     """Explain many predictions and keep them; the same command goes on where it stopped."""
     if status is not None:
@@ -302,9 +300,7 @@ def _duration(seconds: float) -> str:
 def report_run(
     folder: Annotated[Path, typer.Argument(help="A folder that `graphsvx run` filled.")],
     *,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page that opens offline.")
-    ] = None,
+    html: Annotated[Path | None, options.a_file("Write a page that opens offline.")] = None,
     queries: Annotated[
         str | None,
         typer.Option(
