@@ -230,7 +230,7 @@ def test_each_is_trained_explained_and_served_from_nothing(name: str, offline: N
     workspace = workspace_of({"model": trained.model}, trained.dataset)
     assert len(workspace.table().ids) >= len(dataset.labels)
     if name in MOLECULES:
-        matches = rows(workspace, Parameters([("q", "ASPIR")]), Limits())["rows"]
+        matches = rows(workspace, Parameters([("q", "ASPIR")]), Limits())()["rows"]
         assert [row["name"] for row in matches] == ["aspirin"]
     if name == "karate":
         assert workspace.node_name(33) == "John A."

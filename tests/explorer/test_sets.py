@@ -9,8 +9,8 @@ import pytest
 from selenium.webdriver.support.ui import WebDriverWait
 
 from graphsvx.errors import DataError
+from graphsvx.explorer.app import OfferedSet
 from graphsvx.explorer.server import start
-from graphsvx.explorer.sets import OfferedSet
 from graphsvx.explorer.workspace import make_workspace
 from tests.explorer.conftest import Client
 from tests.explorer.test_page import violations

@@ -21,7 +21,7 @@ from graphsvx.utils.console import message
 from graphsvx_lab.datasets.catalogue import CATALOGUE, PAPER_STATISTICS
 
 if TYPE_CHECKING:
-    from graphsvx.explorer.sets import OfferedSet
+    from graphsvx.explorer.app import OfferedSet
     from graphsvx.explorer.workspace import Workspace
     from graphsvx.runs import Run
 
@@ -95,7 +95,7 @@ def serve(
 
 def _offered() -> dict[str, OfferedSet]:
     """The data sets of the start page: those that can be read here, real ones first."""
-    from graphsvx.explorer.sets import OfferedSet
+    from graphsvx.explorer.app import OfferedSet
 
     has_rdkit = find_spec("rdkit") is not None
     return {

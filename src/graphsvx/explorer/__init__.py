@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphsvx.core.model import Decoder, Output, Pick, Scale
+from graphsvx.utils.imports import require_extra
 
 if TYPE_CHECKING:
     from graphsvx.explorer.server import Server
@@ -57,6 +58,8 @@ def serve(
         page in a frame.
 
     """
+    for package in ("starlette", "uvicorn"):
+        require_extra(package, "serve")
     from graphsvx.explorer.server import start  # noqa: PLC0415  (needs the extra "serve")
     from graphsvx.explorer.workspace import make_workspace  # noqa: PLC0415  (the extra "serve")
 

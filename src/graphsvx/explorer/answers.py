@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from scipy.stats import spearmanr
 
 from graphsvx.api import explain
 from graphsvx.core.types import relation_labels
-from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.errors import UnsupportedError
+from graphsvx.explorer.overview import finite, hops_away
 from graphsvx.explorer.predictions import scores_after
 from graphsvx.explorer.questions import Changes, Limits, Question
 from graphsvx.explorer.workspace import Workspace
@@ -69,7 +71,7 @@ class Answers:
             return self._named(workspace.run[question.which[0] - workspace.run_start])
         explanation = explain(
             workspace.models[question.model],
-            workspace.data_of(question.kind, question.which),
+            workspace.graphs[question.graph],
             **workspace.asked(question),
             method=method_of(question),
             target=question.target,
@@ -112,8 +114,7 @@ class Answers:
         layout_key = (question.kind, question.which, question.stored, question.players)
         fits = (len(explanation.field.ids), tuple(explanation.field.edge_index.shape))
         plan = self._plan((layout_key, fits), explanation)
-        live = self.workspace.live
-        data = self.workspace.data_of(question.kind, question.which) if live else None
+        data = self.workspace.graphs[question.graph] if self.workspace.live else None
         certificate = explanation.certificate
         return {
             **page_data(explanation, data, plan, feature_names=self.workspace.feature_names),
@@ -144,7 +145,9 @@ class Answers:
             "relations": [],
         }
         if explanation.kind == "node" and explanation.node_credit.players:
-            groups["hops"] = [_region(region, _ring(region)) for region in explanation.by_hop()]
+            groups["hops"] = [
+                _region(region, hops_away(region.key)) for region in explanation.by_hop()
+            ]
             groups["branches"] = [
                 _region(region, self._branch(region)) for region in explanation.branches()
             ]
@@ -168,10 +171,8 @@ class Answers:
     def budgets(self, question: Question) -> list[int]:
         """Model calls of the successive estimates of a stream."""
         last = question.samples or self.limits.samples
-        budgets = [FIRST]
-        while budgets[-1] * GROWTH < last:
-            budgets.append(budgets[-1] * GROWTH)
-        return [*(budget for budget in budgets if budget < last), last]
+        growing = (FIRST * GROWTH**step for step in count())
+        return [*takewhile(lambda budget: budget < last, growing), last]
 
     def is_done(self, question: Question, record: dict[str, Any]) -> bool:
         """Whether more model calls would not be asked for."""
@@ -186,14 +187,10 @@ class Answers:
 def _region(region: Region, name: str) -> dict[str, Any]:
     return {
         "name": name,
-        "value": _finite(region.value),
-        "error": _finite(region.error),
+        "value": finite(region.value),
+        "error": finite(region.error),
         "nodes": len(region.members),
     }
-
-
-def _ring(region: Region) -> str:
-    return "1 hop away" if region.key == 1 else f"{region.key} hops away"
 
 
 def _sum(name: str, part: TypeCredit) -> dict[str, Any]:
@@ -201,7 +198,7 @@ def _sum(name: str, part: TypeCredit) -> dict[str, Any]:
     exact = not bool(part.errors.any())
     return {
         "name": one_line(name),
-        "value": _finite(part.total),
+        "value": finite(part.total),
         "error": 0.0 if exact else None,
         "nodes": len(part),
     }
@@ -214,8 +211,8 @@ def _together(explanation: Explanation) -> list[dict[str, Any]]:
     return [
         {
             "players": list(map(one_line, pair.players)),
-            "value": _finite(pair.value),
-            "error": _finite(pair.error),
+            "value": finite(pair.value),
+            "error": finite(pair.error),
         }
         for pair in explanation.together(TOGETHER)
     ]
@@ -228,23 +225,9 @@ def refinable(question: Question) -> bool:
 
 def method_of(question: Question) -> Method:
     """The method of a question with its settings."""
-    settings: dict[str, Any] = {}
-    names = _fields(question.method)
-    for name in ("samples", "players", "order"):
-        value = getattr(question, name)
-        if value is None:
-            continue
-        if name not in names:
-            raise InputError(f"{question.method} has no setting {name!r}")
-        settings[name] = value
-    return registry.method(question.method, **settings)
-
-
-def _fields(method: str) -> set[str]:
-    if method.startswith("graphsvx"):
-        return {"samples", "players", "order"}
-    factory = registry.find("method", method)
-    return {field.name for field in fields(factory)} if is_dataclass(factory) else set()
+    settings = {name: getattr(question, name) for name in ("samples", "players", "order")}
+    given = {name: value for name, value in settings.items() if value is not None}
+    return registry.method(question.method, **given)
 
 
 def _relative_error(explanation: Explanation) -> float | None:
@@ -258,10 +241,6 @@ def _relative_error(explanation: Explanation) -> float | None:
     if size == 0:
         return 0.0 if error == 0 else None
     return error / size
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def agreement_of(first: Explanation, second: Explanation) -> dict[str, Any]:
@@ -301,7 +280,7 @@ def fidelity_by_top(answers: Answers, question: Question) -> dict[str, Any]:
             fidelity(
                 explanation,
                 workspace.models[question.model],
-                workspace.data_of(question.kind, question.which),
+                workspace.graphs[question.graph],
                 top=step,
                 by="value",
                 output=workspace.output,

@@ -1,4 +1,4 @@
-"""The HTTP interface: `GET /api/v1/...` as documented in docs/explorer.md, and the page's files."""
+"""The HTTP interface (`GET /api/v1/...`, docs/reference/explorer.md) and the page's files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import heapq
 import json
 import sys
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from html import escape
 from importlib import resources
 from itertools import count
 from threading import Condition, Lock, Thread
@@ -21,14 +22,15 @@ import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graphsvx.core.graph import Graph
 from graphsvx.errors import GraphSVXError, InputError, ModelError, first_line
 from graphsvx.explorer import overview
 from graphsvx.explorer.answers import Answers, agreement_of, fidelity_by_top, refinable
-from graphsvx.explorer.guard import Guard, Secrets
+from graphsvx.explorer.guard import Guard, Secrets, html_page, problem
 from graphsvx.explorer.predictions import scores_after
 from graphsvx.explorer.questions import (
     Limits,
@@ -61,16 +63,11 @@ class Explorer:
         self.answers = Answers(workspace, self.limits)
         self.explaining = WorkQueue("graphsvx explanations", self.limits.waiting)
         self.predicting = WorkQueue("graphsvx predictions", self.limits.waiting)
-        self._map: dict[str, Any] | None = None
-        self._map_lock = Lock()
         self._run: tuple[Any, dict[str, Any]] | None = None
 
     def app(self, keys: Secrets, hosts: frozenset[str]) -> Guard:
         """The application behind its guard: the interface, the page and its files."""
-        files = [Route("/", page), Route("/static/{name}", static_file)]
-        routes = [Mount(API, app=self.interface), *files]
-        inner = Starlette(routes=routes, exception_handlers={404: not_found})
-        return Guard(inner, keys, hosts, self.limits.target)
+        return guarded([Mount(API, app=self.interface), *PAGE_ROUTES], keys, hosts, self.limits)
 
     @cached_property
     def interface(self) -> Starlette:
@@ -104,47 +101,43 @@ class Explorer:
 
     # --- lists ---------------------------------------------------------------------------
 
-    def about(self, parameters: Parameters) -> Compute:
+    def about(self, _: Parameters) -> Compute:
         """What is served."""
-        parameters.finish()
         return partial(overview.about, self.workspace, self.limits)
 
     def rows(self, parameters: Parameters) -> Compute:
         """Nodes or graphs, filtered."""
-        return partial(overview.rows, self.workspace, parameters, self.limits)
+        return overview.rows(self.workspace, parameters, self.limits)
 
     async def map(self, request: Request) -> Response:
         """Positions, classes and edges of the whole graph; not in a queue: it may take seconds."""
         parameters = parameters_of(request)
         model = parameters.choice("model", self.workspace.models)
         parameters.finish()
-        shape = await run_in_threadpool(self._map_of_graph)
+        shape = await run_in_threadpool(lambda: self._map)
         table = self.workspace.table(model)
         classes = None if table.label is None else table.label.tolist()
         wrong = np.flatnonzero(table.wrong).tolist()
         predicted = table.predicted.tolist()
         return json_response({**shape, "class": classes, "predicted": predicted, "wrong": wrong})
 
-    def _map_of_graph(self) -> dict[str, Any]:
+    @cached_property
+    def _map(self) -> dict[str, Any]:
         workspace = self.workspace
         if not workspace.live or workspace.task == "graph":
             raise InputError("there is no single graph to draw; choose from the list")
-        graph, limits = workspace.checked(workspace.graph), self.limits
+        graph, limits = workspace.checked[0], self.limits
         if graph.num_nodes > limits.map_nodes or graph.num_edges > limits.map_edges:
             raise InputError(
                 f"graphs of up to {limits.map_nodes:,} nodes and {limits.map_edges:,} edges are "
                 f"drawn as a whole, this one has {graph.num_nodes:,} and {graph.num_edges:,}; use "
                 f"the search"
             )
-        with self._map_lock:
-            if self._map is None:
-                self._map = overview.map_of(graph)
-            return self._map
+        return overview.map_of(graph)
 
     def thumbnail(self, parameters: Parameters) -> Compute:
         """A small drawing of a graph."""
         dark = parameters.choice("theme", ("light", "dark")) == "dark"
-        parameters.finish()
         workspace, graph = self.workspace, parameters.place["graph"]
         if not workspace.live or workspace.task != "graph" or graph >= len(workspace.graphs):
             raise InputError(f"there is no graph {graph}")
@@ -161,7 +154,6 @@ class Explorer:
             at = read_node(text, "at", graph.num_nodes, self.workspace.types)
         words = parameters.text("q")
         count = parameters.integer("limit", 1, self.limits.rows) or 50
-        parameters.finish()
         return partial(overview.feature_list, self.workspace, graph, at, words, count)
 
     # --- predictions and explanations ----------------------------------------------------
@@ -172,7 +164,6 @@ class Explorer:
         changes = read_changes(
             parameters, graph.num_nodes, graph.num_features, self.workspace.types, self.limits
         )
-        parameters.finish()
 
         def answer() -> dict[str, Any]:
             scores = scores_after(self.workspace, question, changes).tolist()
@@ -205,7 +196,7 @@ class Explorer:
 
         def answer() -> Response:
             explanation = self.answers.explanation(question)
-            data = workspace.data_of(question.kind, question.which) if workspace.live else None
+            data = workspace.graphs[question.graph] if workspace.live else None
             text = html.render(explanation, explanation.title, data=data)
             headers = {"content-disposition": f'attachment; filename="{name}"'}
             return Response(text, media_type="text/html", headers=headers)
@@ -214,7 +205,9 @@ class Explorer:
 
     async def stream(self, request: Request) -> Response:
         """Server-sent events: a quick estimate, then better ones until the tolerance is met."""
-        question = self._question(parameters_of(request))
+        parameters = parameters_of(request)
+        question = self._question(parameters)
+        parameters.finish()
         if not refinable(question):
             raise InputError(f"{question.method} has one answer; use {API}/explain/page")
         return StreamingResponse(
@@ -252,17 +245,16 @@ class Explorer:
 
     def agreement(self, parameters: Parameters) -> Compute:
         """How far two explanations agree."""
-        first, second = (
-            self._question(Parameters(parse_qsl(parameters.text(name) or "")))
-            for name in ("a", "b")
-        )
-        parameters.finish()
+        questions = []
+        for name in ("a", "b"):
+            of_one = Parameters(parse_qsl(parameters.text(name) or ""))
+            questions.append(self._question(of_one))
+            of_one.finish()
         explanation = self.answers.explanation
-        return lambda: agreement_of(explanation(first), explanation(second))
+        return lambda: agreement_of(*map(explanation, questions))
 
-    def run(self, parameters: Parameters) -> Compute:
+    def run(self, _: Parameters) -> Compute:
         """Summary of the run."""
-        parameters.finish()
         run = self.workspace.run
         if run is None:
             raise InputError(
@@ -282,16 +274,13 @@ class Explorer:
     # --- helpers -------------------------------------------------------------------------
 
     def _question(self, parameters: Parameters) -> Question:
-        question = read_question(parameters, self.workspace, self.limits)
-        parameters.finish()
-        return question
+        return read_question(parameters, self.workspace, self.limits)
 
     def _asked(self, parameters: Parameters) -> tuple[Question, Graph]:
         """A question that is followed by other parameters, and the graph that it is about."""
-        question = read_question(parameters, self.workspace, self.limits)
+        question = self._question(parameters)
         self._must_be_live()
-        data = self.workspace.data_of(question.kind, question.which)
-        return question, self.workspace.checked(data)
+        return question, self.workspace.checked[question.graph]
 
     def _row(self, question: Question) -> dict[str, Any]:
         if question.kind == "link":
@@ -313,7 +302,9 @@ def _queued(queue: WorkQueue, handler: Callable[[Parameters], Compute]) -> Handl
     """Reads the parameters of a request at once; computes its answer in its turn."""
 
     async def handle(request: Request) -> Response:
-        compute = handler(parameters_of(request))
+        parameters = parameters_of(request)
+        compute = handler(parameters)
+        parameters.finish()
         # Drawings, of which a page asks for many, wait for everything else.
         urgency = int(request.url.path.endswith(".svg"))
         value = await finished(request, queue.submit(compute, urgency))
@@ -446,22 +437,30 @@ def answering(handler: Handler) -> Handler:
 
 async def page(_: Request) -> Response:
     """The page itself."""
-    text = resources.files("graphsvx.explorer").joinpath("static", "index.html").read_text("utf-8")
-    return Response(text, media_type="text/html")
+    return Response(html_page("index"), media_type="text/html")
 
 
 async def static_file(request: Request) -> Response:
     """A script, style or picture of the page."""
     name = request.path_params["name"]
-    package = "graphsvx.views.html" if name in SHARED else "graphsvx.explorer"
-    folder = resources.files(package)
-    if name not in SHARED:
-        folder = folder.joinpath("static")
-    ending = name[name.rfind(".") :]
-    names = {entry.name for entry in folder.iterdir()}
-    if name not in names or ending not in TYPES:
+    folder = resources.files("graphsvx.explorer").joinpath("static")
+    if name in SHARED:
+        folder = resources.files("graphsvx.views.html")
+    kind = TYPES.get(name[name.rfind(".") :])
+    if kind is None or name not in {entry.name for entry in folder.iterdir()}:
         return problem(404, f"there is no file {one_line(name)[:60]!r}")
-    return Response(folder.joinpath(name).read_text("utf-8"), media_type=TYPES[ending])
+    return Response(folder.joinpath(name).read_text("utf-8"), media_type=kind)
+
+
+PAGE_ROUTES: list[BaseRoute] = [Route("/", page), Route("/static/{name}", static_file)]
+
+
+def guarded(
+    routes: Sequence[BaseRoute], keys: Secrets, hosts: frozenset[str], limits: Limits
+) -> Guard:
+    """An application behind its guard."""
+    inner = Starlette(routes=routes, exception_handlers={404: not_found})
+    return Guard(inner, keys, hosts, limits.target)
 
 
 async def not_found(_: Request, __: Exception) -> Response:
@@ -484,18 +483,78 @@ def parameters_of(request: Request) -> Parameters:
     return Parameters(pairs, request.path_params)
 
 
-def problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    """An error as JSON."""
-    return JSONResponse({"error": message}, status, headers)
-
-
 def json_response(value: Any) -> Response:
     """A value as JSON."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Response(text, media_type="application/json")
+    return Response(_json(value), media_type="application/json")
 
 
 def event(name: str, value: Any) -> str:
     """A server-sent event."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return f"event: {name}\ndata: {text}\n\n"
+    return f"event: {name}\ndata: {_json(value)}\n\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+# --- several data sets at one address ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OfferedSet:
+    """A data set of the start page; it is loaded, and its model trained, when it is opened."""
+
+    about: str
+    """What it is, in one sentence."""
+    load: Callable[[], Workspace]
+
+
+class ExplorerOfSets:
+    """The application of several data sets: `/` lists them, `/sets/NAME/` explores one."""
+
+    def __init__(self, sets: Mapping[str, OfferedSet], limits: Limits | None = None) -> None:
+        self.sets, self.limits = sets, limits or Limits()
+        self._explorers: dict[str, Explorer] = {}
+        self._locks = {name: Lock() for name in sets}
+
+    def app(self, keys: Secrets, hosts: frozenset[str]) -> Guard:
+        """The application behind its guard."""
+        routes: list[BaseRoute] = [Route("/", self.start_page), PAGE_ROUTES[-1]]
+        for name in self.sets:
+            of_set = [Mount(API, app=self._interface(name)), *PAGE_ROUTES]
+            routes.append(Mount(f"/sets/{name}", routes=of_set))
+        return guarded(routes, keys, hosts, self.limits)
+
+    def _interface(self, name: str) -> ASGIApp:
+        """Requests to the interface of one set."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            try:
+                explorer = await run_in_threadpool(self.explorer, name)
+            except GraphSVXError as error:
+                await problem(400, str(error))(scope, receive, send)
+                return
+            await explorer.interface(scope, receive, send)
+
+        return answer
+
+    def explorer(self, name: str) -> Explorer:
+        """The explorer of a set, which is loaded at the first call."""
+        with self._locks[name]:
+            if name not in self._explorers:
+                self._explorers[name] = Explorer(self.sets[name].load(), self.limits)
+            return self._explorers[name]
+
+    def close(self) -> None:
+        """Stop the queues of all sets."""
+        for explorer in self._explorers.values():
+            explorer.close()
+
+    async def start_page(self, _: Request) -> Response:
+        """The list of data sets."""
+        cards = "".join(
+            f'<li><a class="card" href="sets/{escape(name)}/"><h2>{escape(name)}</h2>'
+            f"<p>{escape(offered.about)}</p></a></li>"
+            for name, offered in self.sets.items()
+        )
+        return Response(html_page("sets").replace("{{cards}}", cards), media_type="text/html")

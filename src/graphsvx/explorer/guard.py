@@ -18,10 +18,11 @@ from __future__ import annotations
 import hmac
 import secrets
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode
+from importlib import resources
+from urllib.parse import urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -95,14 +96,14 @@ class Guard:
         if headers.getlist("host") != [headers.get("host")] or (
             headers.get("host", "").lower() not in self._hosts
         ):
-            return _refuse(421, "this server answers requests to its own address only")
+            return problem(421, "this server answers requests to its own address only")
         if scope["method"] not in ("GET", "HEAD"):
-            return _refuse(405, "only GET is answered", {"allow": "GET, HEAD"})
+            return problem(405, "only GET is answered", {"allow": "GET, HEAD"})
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            return _refuse(413, "requests must have no body")
+            return problem(413, "requests must have no body")
         size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
         if size > self._target:
-            return _refuse(414, f"the address is too long: {size} bytes, at most {self._target}")
+            return problem(414, f"the address is too long: {size} bytes, at most {self._target}")
         if scope["path"].startswith("/static/"):
             return None  # files of the library, nothing of the user's
         return self._unauthorized(scope, headers, framed)
@@ -113,61 +114,54 @@ class Guard:
         server = f"http://{headers['host']}"
         same_origin = headers.get("origin", server).lower() == server.lower()
         if not opens_page and not (same_origin and site in ("none", "same-origin")):
-            return _refuse(403, "requests from other sites are refused")
+            return problem(403, "requests from other sites are refused")
         if framed:
             return None
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        tokens = [value for name, value in query if name == "token"]
-        if opens_page and tokens:
-            return self._exchange(tokens, [pair for pair in query if pair[0] != "token"], scope)
-        if _same(_cookie(headers, cookie_name(scope)), self._keys.cookie):
+        request = Request(scope)
+        if opens_page and "token" in request.query_params:
+            return self._exchange(request)
+        if _same(request.cookies.get(_cookie_name(request), ""), self._keys.cookie):
             return None
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and _same(token, self._keys.token):
             return None
         return _closed(opens_page)
 
-    def _exchange(self, tokens: list[str], rest: list[tuple[str, str]], scope: Scope) -> Response:
+    def _exchange(self, request: Request) -> Response:
         """The token of the address becomes a cookie, and leaves the address."""
+        tokens = request.query_params.getlist("token")
         if len(tokens) != 1 or not _same(tokens[0], self._keys.token):
             return _closed(page=True)
+        rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
         response = RedirectResponse("/" + (f"?{urlencode(rest)}" if rest else ""), 303)
         response.set_cookie(
-            cookie_name(scope), self._keys.cookie, path="/", httponly=True, samesite="strict"
+            _cookie_name(request), self._keys.cookie, path="/", httponly=True, samesite="strict"
         )
         return response
 
 
-def cookie_name(scope: Scope) -> str:
+def _cookie_name(request: Request) -> str:
     """A name for each port: cookies do not know ports, and several servers may run."""
-    return f"graphsvx-{scope['server'][1]}"
+    return f"graphsvx-{request.scope['server'][1]}"
 
 
 def _same(token: str, secret: str) -> bool:
     return hmac.compare_digest(token.encode("utf-8", "replace"), secret.encode())
 
 
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        cookies = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return ""
-    return cookies[name].value if name in cookies else ""
-
-
-def _refuse(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """An error as JSON."""
     return JSONResponse({"error": message}, status, headers)
 
 
 def _closed(page: bool) -> Response:
     if not page:
-        return _refuse(401, "a token is needed: Authorization: Bearer TOKEN")
-    return Response(
-        "<!DOCTYPE html><html lang=en><meta charset=utf-8><title>graphsvx</title>"
-        "<link rel=stylesheet href=/static/page.css><main><section class=card>"
-        "<h1>This page needs its token</h1><p>Open the address that <code>graphsvx serve</code> "
-        "has printed in the terminal: it ends in <code>?token=</code> and a secret. A server that "
-        "was started again has another one.</p></section></main></html>",
-        401,
-        media_type="text/html",
+        return problem(401, "a token is needed: Authorization: Bearer TOKEN")
+    return Response(html_page("closed"), 401, media_type="text/html")
+
+
+def html_page(name: str) -> str:
+    """A page of the explorer."""
+    return (
+        resources.files("graphsvx.explorer").joinpath("static", f"{name}.html").read_text("utf-8")
     )

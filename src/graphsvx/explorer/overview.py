@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from functools import lru_cache
+from itertools import product
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
-from scipy.sparse import coo_matrix
+from scipy.sparse import coo_matrix, csr_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from graphsvx import __version__
 from graphsvx.core.graph import Graph
-from graphsvx.explorer.predictions import Predictions
+from graphsvx.explorer.predictions import Predictions, table_of_run
 from graphsvx.explorer.questions import Limits, Parameters, method_names
 from graphsvx.explorer.workspace import Workspace
-from graphsvx.results.explanation import Explanation
 from graphsvx.results.summary import Summary
 from graphsvx.utils.printable import one_line
 from graphsvx.views import palette
@@ -32,36 +33,39 @@ from graphsvx_lab.datasets.real import ATOMS
 SORTS = ("id", "confidence", "-confidence", "size", "-size")
 
 
-def rows(workspace: Workspace, parameters: Parameters, limits: Limits) -> dict[str, Any]:
-    """The rows that match the filters of a query string, and how many there are."""
-    model = parameters.choice("model", workspace.models) or workspace.default_model
-    table = workspace.table(model)
-    keep = _search(workspace, table, parameters.text("q"))
+def rows(
+    workspace: Workspace, parameters: Parameters, limits: Limits
+) -> Callable[[], dict[str, Any]]:
+    """What finds the rows that match the filters of a query string, and how many there are."""
     types = workspace.types
+    model = parameters.choice("model", workspace.models) or workspace.default_model
+    words = parameters.text("q")
     kind = None if types is None else parameters.choice("type", types.names)
-    if types is not None and kind is not None:
-        keep &= types.of(table.ids) == types.names.index(kind)
-    for name, column in (("class", table.label), ("predicted", table.predicted)):
-        label = parameters.integer(name, -1, 10**6)
-        if label is not None:
-            keep &= np.zeros_like(keep) if column is None else column == label
+    labels = {name: parameters.integer(name, -1, 10**6) for name in ("class", "predicted")}
     answer = parameters.choice("answer", ("right", "wrong"))
-    if answer is not None:
-        keep &= table.judged & (table.wrong == (answer == "wrong"))
     low, high = parameters.number("min_score"), parameters.number("max_score")
-    if low is not None:
-        keep &= table.score >= low
-    if high is not None:
-        keep &= table.score <= high
-    order = _sorted(table, np.flatnonzero(keep), parameters.choice("sort", SORTS) or "id")
+    sort = parameters.choice("sort", SORTS) or "id"
     offset = parameters.integer("offset", 0, 10**9) or 0
     count = parameters.integer("limit", 1, limits.rows) or 50
-    parameters.finish()
-    return {
-        "total": len(order),
-        "offset": offset,
-        "rows": [row(workspace, table, i) for i in order[offset : offset + count].tolist()],
-    }
+
+    def find() -> dict[str, Any]:
+        table = workspace.table(model)
+        keep = _search(workspace, table, words)
+        if types is not None and kind is not None:
+            keep &= types.of(table.ids) == types.names.index(kind)
+        for name, column in (("class", table.label), ("predicted", table.predicted)):
+            if labels[name] is not None:
+                keep &= column == labels[name] if column is not None else False
+        if answer is not None:
+            keep &= table.judged & (table.wrong == (answer == "wrong"))
+        keep &= table.score >= (-math.inf if low is None else low)
+        keep &= table.score <= (math.inf if high is None else high)
+        order = _sorted(table, np.flatnonzero(keep), sort)
+        page = order[offset : offset + count].tolist()
+        shown = [row(workspace, table, position) for position in page]
+        return {"total": len(order), "offset": offset, "rows": shown}
+
+    return find
 
 
 def row(workspace: Workspace, table: Predictions, position: int) -> dict[str, Any]:
@@ -139,8 +143,7 @@ LINK_NAMES = ("no link", "link")
 def about(workspace: Workspace, limits: Limits) -> dict[str, Any]:
     """The workspace as JSON values."""
     table = workspace.table()
-    one_graph = workspace.live and workspace.task != "graph"
-    graph = workspace.checked(workspace.graph) if one_graph else None
+    graph = workspace.checked[0] if workspace.live and workspace.task != "graph" else None
     names = class_names(workspace)
     judged = table.judged
     return {
@@ -219,8 +222,8 @@ def feature_list(
             {
                 "id": column,
                 "name": workspace.feature_name(column),
-                "value": _finite(values[column - first]),
-                "mean": _finite(graph.statistics.mean[column]),
+                "value": finite(float(values[column - first])),
+                "mean": finite(float(graph.statistics.mean[column])),
             }
             for column in columns[:count]
         ],
@@ -231,17 +234,13 @@ def _values(graph: Graph, node: int | None) -> tuple[int, Tensor]:
     """Values of a node's features, and the number of the first of them."""
     if node is None:
         return 0, graph.statistics.mean
-    types = graph.types
-    at = int(types.kinds(np.asarray([node]))[0])
-    name = types.node_types[at]
-    block = types.blocks[name]
-    if block.stop == block.start:
-        return 0, graph.statistics.mean[:0]
-    return block.start, types.features[name][node - int(types.node_starts[at])].double()
+    types, ids = graph.types, np.asarray([node])
+    block = types.blocks[types.node_types[int(types.kinds(ids)[0])]]
+    return block.start, types.table(ids)[0, block].double()
 
 
-def _finite(value: Any) -> float | None:
-    number = float(value)
+def finite(number: float) -> float | None:
+    """A number for JSON."""
     return number if math.isfinite(number) else None
 
 
@@ -259,99 +258,71 @@ _ROUNDS = 160
 
 def map_of(graph: Graph) -> dict[str, Any]:
     """Positions of all nodes from 0 to 10,000, and the ends of all edges, each pair once."""
-    source, target = graph.edge_index.cpu().numpy()
-    positions = map_positions(source, target, graph.num_nodes)
-    pairs = _undirected(source, target, graph.num_nodes)
-    return {
-        "x": np.round(10_000 * positions[:, 0]).astype(int).tolist(),
-        "y": np.round(10_000 * positions[:, 1]).astype(int).tolist(),
-        "edges": pairs.ravel().tolist(),
-    }
+    nodes, ends = graph.num_nodes, np.sort(graph.edge_index.cpu().numpy(), axis=0)
+    pairs = np.unique(ends[:, ends[0] != ends[1]], axis=1)
+    adjacency = coo_matrix((np.ones(pairs.shape[1]), tuple(pairs)), (nodes, nodes))
+    positions = _positions((adjacency + adjacency.T).tocsr()) if nodes > 1 else np.full((1, 2), 0.5)
+    x, y = np.round(10_000 * positions[:nodes].T).astype(int).tolist()
+    return {"x": x, "y": y, "edges": pairs.T.ravel().tolist()}
 
 
-def map_positions(source: NDArray[np.int64], target: NDArray[np.int64], nodes: int) -> Positions:
+def _positions(adjacency: csr_matrix) -> Positions:
     """Positions [nodes, 2] between 0 and 1; the same graph gives the same positions."""
-    if nodes < 2:
-        return np.full((nodes, 2), 0.5)
-    pairs = _undirected(source, target, nodes)
-    position = _start(pairs, nodes)
-    pull = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), (nodes, nodes)).tocsr()
-    pull = pull + pull.T
-    degree = np.asarray(pull.sum(1)).reshape(-1, 1)
+    degree = np.asarray(adjacency.sum(1)).reshape(-1, 1)
+    position = _start(adjacency, degree)
     # Hubs are heavy: they keep a distance from each other, and their leaves gather around them.
-    weight = 1 + degree[:, 0]
+    weight = 1 + degree
     for step in range(_ROUNDS):
         spread = position - position.mean(0)
-        attraction = pull @ position - degree * position
-        repulsion = _repulsion(position, weight)
+        attraction = adjacency @ position - degree * position
         gravity = -spread / np.maximum(np.linalg.norm(spread, axis=1, keepdims=True), 1e-9)
-        force = attraction + weight[:, None] * (1.2 * repulsion + 1.5 * gravity)
-        size = np.maximum(np.linalg.norm(force, axis=1, keepdims=True), 1e-9)
-        extent = float(np.abs(spread).max())
+        force = attraction + weight * (1.2 * _repulsion(position, weight) + 1.5 * gravity)
+        move = force / weight
+        length = np.maximum(np.linalg.norm(move, axis=1, keepdims=True), 1e-9)
         # A node moves by at most a share of the picture that shrinks from round to round.
-        limit = 0.08 * extent * (1 - step / _ROUNDS) ** 1.5
-        mobility = force / (degree + 1)
-        length = size / (degree + 1)
-        position = position + mobility * np.minimum(1.0, limit / length)
+        limit = 0.08 * float(np.abs(spread).max()) * (1 - step / _ROUNDS) ** 1.5
+        position = position + move * np.minimum(1.0, limit / length)
     return _normalised(position)
 
 
-def _undirected(
-    source: NDArray[np.int64], target: NDArray[np.int64], nodes: int
-) -> NDArray[np.int64]:
-    """Each pair of neighbours once, without loops, [pairs, 2]."""
-    low, high = np.minimum(source, target), np.maximum(source, target)
-    keys = np.unique((low * nodes + high)[low != high])
-    return np.stack([keys // nodes, keys % nodes], axis=1)
-
-
-def _start(pairs: NDArray[np.int64], nodes: int) -> Positions:
+def _start(adjacency: csr_matrix, degree: NDArray[np.float64]) -> Positions:
     """Random positions, smoothed along the edges; the largest component in the middle."""
     rng = np.random.default_rng(0)
-    adjacency = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), (nodes, nodes))
-    adjacency = (adjacency + adjacency.T).tocsr()
+    nodes = len(degree)
     count, component = connected_components(adjacency, directed=False)
-    size = np.bincount(component, minlength=count)
-    main = component == size.argmax()
-    scale = np.sqrt(nodes) * 2.0
+    main = component == np.bincount(component, minlength=count).argmax()
     position = rng.normal(size=(nodes, 2))
-    degree = np.maximum(np.asarray(adjacency.sum(1)).reshape(-1, 1), 1)
     for _ in range(60):  # power iterations: neighbours come close to each other
-        position = 0.5 * position + 0.5 * (adjacency @ position) / degree
+        position = 0.5 * position + 0.5 * (adjacency @ position) / np.maximum(degree, 1)
         position[main] -= position[main].mean(0)
         position[main] /= np.maximum(position[main].std(0), 1e-9)
     angle = rng.uniform(0, 2 * np.pi, count)[component]
     ring = 1.8 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     position[~main] = ring[~main] + 0.05 * rng.normal(size=(int((~main).sum()), 2))
     position[main] += 0.02 * rng.normal(size=(int(main.sum()), 2))
-    return position * scale * 0.5
+    return position * np.sqrt(nodes)
 
 
 def _repulsion(position: Positions, weight: NDArray[np.float64]) -> Positions:
     """Sum over all other nodes of weight * direction / distance, on a grid."""
-    low, high = position.min(0), position.max(0)
-    cell = float((high - low).max()) / (_GRID - 3) or 1.0
+    low, extent = position.min(0), float(np.ptp(position, axis=0).max())
+    cell = extent / (_GRID - 3) or 1.0
     at = (position - low) / cell + 0.5
     corner = np.floor(at).astype(np.int64)
     share = at - corner
-    density = np.zeros((_GRID, _GRID))
-    corners = [(dx, dy) for dx in (0, 1) for dy in (0, 1)]
-    parts = [
-        np.where(dx, share[:, 0], 1 - share[:, 0]) * np.where(dy, share[:, 1], 1 - share[:, 1])
-        for dx, dy in corners
-    ]
-    for (dx, dy), part in zip(corners, parts, strict=True):
-        np.add.at(density, (corner[:, 0] + dx, corner[:, 1] + dy), part * weight)
-    offset = np.arange(-_GRID + 1, _GRID)
-    dx_grid, dy_grid = np.meshgrid(offset, offset, indexing="ij")
-    square = dx_grid**2 + dy_grid**2 + 0.5
-    out = np.zeros_like(position)
-    for axis, component in enumerate((dx_grid, dy_grid)):
-        force = fftconvolve(density, component / square, mode="full")
-        force = force[_GRID - 1 : 2 * _GRID - 1, _GRID - 1 : 2 * _GRID - 1] / cell
-        for (dx, dy), part in zip(corners, parts, strict=True):
-            out[:, axis] += part * force[corner[:, 0] + dx, corner[:, 1] + dy]
-    return out
+    # Each node is shared out among the four corners of its cell.
+    corners = list(product((0, 1), (0, 1)))
+    shares = [np.abs(1 - np.array(step) - share).prod(1) for step in corners]
+    columns = [(corner + step) @ (_GRID, 1) for step in corners]
+    rows = np.tile(np.arange(len(position)), 4)
+    nodes_to_grid = csr_matrix(
+        (np.concatenate(shares), (rows, np.concatenate(columns))), (len(position), _GRID**2)
+    )
+    density = (nodes_to_grid.T @ weight).reshape(_GRID, _GRID)
+    distance = np.indices((2 * _GRID - 1, 2 * _GRID - 1)) - (_GRID - 1)
+    kernel = distance / ((distance**2).sum(0) + 0.5)
+    forces = [fftconvolve(part, density, mode="valid").ravel() for part in kernel]
+    return np.asarray(nodes_to_grid @ np.stack(forces, axis=1) / cell)
 
 
 def _normalised(position: Positions) -> Positions:
@@ -388,7 +359,7 @@ def thumbnail(workspace: Workspace, graph: int, dark: bool) -> str:
         picture = _molecule(data, dark)
         if picture is not None:
             return picture
-    return _dots_and_lines(workspace.checked(data), dark)
+    return _dots_and_lines(workspace.checked[graph], dark)
 
 
 def _molecule(data: Any, dark: bool) -> str | None:
@@ -427,11 +398,11 @@ def _read_atoms(data: Any) -> Any:
     for kind in data.x.argmax(1).tolist():
         molecule.AddAtom(Chem.Atom(ATOMS[kind]))
     kinds = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)
-    attributes = getattr(data, "edge_attr", None)
-    orders = attributes.argmax(1).tolist() if isinstance(attributes, Tensor) else None
-    for position, (u, v) in enumerate(data.edge_index.t().tolist()):
+    pairs = data.edge_index.t().tolist()
+    orders = [0] * len(pairs) if data.edge_attr is None else data.edge_attr.argmax(1).tolist()
+    for (u, v), order in zip(pairs, orders, strict=True):
         if u < v:
-            molecule.AddBond(u, v, kinds[0 if orders is None else min(orders[position], 2)])
+            molecule.AddBond(u, v, kinds[min(order, 2)])
     for atom in molecule.GetAtoms():
         atom.SetNoImplicit(True)
     return molecule.GetMol()
@@ -485,21 +456,26 @@ MOST = 20
 
 def run_overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
     """Importance by feature, class and distance; the widest bars; wrong predictions first."""
-    summary = run.summary()
-    failed = run.failures()
-    queries = [query for query in run.queries.tolist() if query not in failed]
-    rows = [_row(workspace, number, entry) for number, entry in zip(queries, run, strict=False)]
+    summary, table = run.summary(), table_of_run(workspace)
+    rows = []
+    for position, explanation in zip(range(len(table.ids)), run, strict=False):
+        errors = explanation.errors[explanation.errors.isfinite()]
+        rows.append(
+            {
+                **row(workspace, table, position),
+                "predicted": int(table.predicted[position]),
+                "score": float(table.score[position]),
+                "error": float(errors.max()) if errors.numel() else 0.0,
+                "exact": explanation.certificate.exact,
+                "calls": explanation.certificate.calls,
+            }
+        )
     widest = sorted(rows, key=lambda row: -row["error"])[:MOST]
     wrong = sorted((row for row in rows if row["wrong"]), key=lambda row: -row["score"])
     settings = run.manifest.get("identity", {}).get("setting", {})
     return {
         "folder": str(run.folder.name),
-        "status": {
-            "state": status.state,
-            "total": status.total,
-            "done": status.done,
-            "failed": status.failed,
-        },
+        "status": {name: getattr(status, name) for name in ("state", "total", "done", "failed")},
         "method": settings.get("method"),
         "features": _lines(workspace, summary.features),
         "classes": {
@@ -511,7 +487,7 @@ def run_overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
         "wrong": wrong[:200],
         "explanations": len(rows),
         "exact": sum(row["exact"] for row in rows),
-        "calls": int(np.sum([row["calls"] for row in rows], dtype=np.int64)),
+        "calls": sum(row["calls"] for row in rows),
     }
 
 
@@ -540,48 +516,27 @@ def _mean_by_type(run: Any) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: -line["absolute"])
 
 
-def _row(workspace: Workspace, query: int, explanation: Explanation) -> dict[str, Any]:
-    number, label = query + workspace.run_start, None
-    if explanation.kind == "node" and explanation.types is None:
-        classes = explanation.field.classes
-        label = None if classes is None else int(classes[0])
-    elif workspace.live and explanation.kind in ("graph", "node"):
-        labels = workspace.table().label
-        label = None if labels is None else int(labels[number])
-    row = explanation.outputs.index(explanation.target)
-    predicted = explanation.target
-    if len(explanation.outputs) > 1:
-        predicted = explanation.outputs[int(explanation.predictions.argmax())]
-    errors = explanation.errors[explanation.errors.isfinite()]
-    return {
-        "id": number,
-        "name": f"graph {number}" if workspace.task == "graph" else workspace.node_name(number),
-        "class": label if label is None or label >= 0 else None,
-        "predicted": predicted,
-        "score": float(explanation.predictions[row]),
-        "wrong": label is not None and label >= 0 and label != predicted,
-        "error": float(errors.max()) if errors.numel() else 0.0,
-        "exact": explanation.certificate.exact,
-        "calls": explanation.certificate.calls,
-    }
-
-
 def _lines(workspace: Workspace, summary: Summary, kind: str = "features") -> list[dict[str, Any]]:
     lines = []
     for line in summary.top(MOST):
         name = line.name
-        if kind == "features" and workspace.feature_names and isinstance(line.key, int):
-            name = workspace.feature_name(line.key)
         if kind == "hops":
-            name = f"{line.key} hop{'' if line.key == 1 else 's'} away"
+            name = hops_away(line.key)
+        elif workspace.feature_names is not None and isinstance(line.key, int):
+            name = workspace.feature_name(line.key)
         lines.append(
             {
                 "name": name,
                 "mean": line.mean,
                 "absolute": line.mean_absolute,
-                "low": line.low if math.isfinite(line.low) else None,
-                "high": line.high if math.isfinite(line.high) else None,
+                "low": finite(line.low),
+                "high": finite(line.high),
                 "count": line.count,
             }
         )
     return lines
+
+
+def hops_away(hops: Any) -> str:
+    """The nodes at a distance in words."""
+    return f"{hops} hop{'' if hops == 1 else 's'} away"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ def predict_all(workspace: Workspace, model: str) -> Predictions:
     """Classes and predictions of every node or graph."""
     if workspace.task == "graph":
         return _table_of_graphs(workspace, model)
-    graph = workspace.checked(workspace.graph)
+    graph = workspace.checked[0]
     size = np.diff(graph.index.start)
     ids = np.arange(graph.num_nodes)
     label = _labels(graph)
@@ -72,11 +73,10 @@ def predict_all(workspace: Workspace, model: str) -> Predictions:
         none = np.zeros(graph.num_nodes, dtype=np.int64)
         classes = none if label is None else np.maximum(label, 0)
         return Predictions(label, classes, none.astype(np.float64), size, ids)
-    copy = workspace.model_copy(model)
-    query = query_of(workspace, Question("node", (0,), model), copy.module)
+    query = query_of(workspace, Question("node", (0,), model))
     predicted = np.full(graph.num_nodes, -1)
     score = np.zeros(graph.num_nodes)
-    with copy.ready():
+    with workspace.copies[model].ready():
         for first, scores in _scores(query):
             best, winner = scores.max(-1)
             rows = slice(first, first + len(scores))
@@ -91,39 +91,22 @@ def _scores(query: Query) -> list[tuple[int, Tensor]]:
     if not query.graph.has_types:
         return [(0, query.model.scores(call_on(query.model, query.graph)))]
     graph = query.graph
-    counts = np.diff(graph.types.node_starts).tolist()
+    starts = graph.types.node_starts
     out = query.model.run(graph, whole(graph))
-    predicted_types = [
-        at
-        for at, (name, count) in enumerate(zip(graph.types.node_types, counts, strict=True))
-        if count and _has_rows(out, name, count)
-    ]
+    tables = []
+    for at, (name, count) in enumerate(zip(graph.types.node_types, np.diff(starts), strict=True)):
+        with suppress(ModelError):  # a type without outputs
+            if count:
+                tables.append((at, rows_of(out, name, int(count))))
     if not isinstance(out, Mapping):
         # Several types may have as many nodes as there are outputs: those with labels are meant.
-        with_labels = [at for at in predicted_types if _label_of(graph, at) is not None]
-        predicted_types = (with_labels or predicted_types)[:1]
-    return [
-        (
-            int(graph.types.node_starts[at]),
-            query.model.scores(rows_of(out, graph.types.node_types[at], counts[at])),
-        )
-        for at in predicted_types
-    ]
+        with_labels = [table for table in tables if _label_of(graph, table[0]) is not None]
+        tables = (with_labels or tables)[:1]
+    return [(int(starts[at]), query.model.scores(rows)) for at, rows in tables]
 
 
-def _has_rows(out: Any, node_type: str, count: int) -> bool:
-    try:
-        rows_of(out, node_type, count)
-    except ModelError:
-        return False
-    return True
-
-
-def _labels(graph: Any) -> NDArray[np.int64] | None:
+def _labels(graph: Graph) -> NDArray[np.int64] | None:
     """Known classes of the nodes; -1 where there is none."""
-    if not graph.has_types:
-        has_classes = graph.y is not None and not graph.y.is_floating_point()
-        return graph.y.cpu().numpy().astype(np.int64) if has_classes else None
     label = np.full(graph.num_nodes, -1)
     for at, first in enumerate(graph.types.node_starts[:-1].tolist()):
         y = _label_of(graph, at)
@@ -157,8 +140,7 @@ def _table_of_graphs(workspace: Workspace, model: str) -> Predictions:
 
 def _batched_scores(workspace: Workspace, model: str) -> Tensor | None:
     """Scores of all graphs by a few calls; None where the model does not take batches."""
-    copy = workspace.model_copy(model)
-    query = query_of(workspace, Question("graph", (0,), model), copy.module)
+    query = query_of(workspace, Question("graph", (0,), model))
     if workspace.typed or query.graph.attributes or "batch" not in query.model.takes:
         return None
     parts = []
@@ -166,7 +148,7 @@ def _batched_scores(workspace: Workspace, model: str) -> Tensor | None:
         for first in range(0, len(workspace.graphs), _BATCH):
             batch: Any = Batch.from_data_list(list(workspace.graphs[first : first + _BATCH]))
             graph = check_graph(batch)
-            with copy.ready():
+            with workspace.copies[model].ready():
                 out = query.model(
                     graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr, batch.batch
                 )
@@ -177,27 +159,34 @@ def _batched_scores(workspace: Workspace, model: str) -> Tensor | None:
 
 
 def _graph_label(graph: Any) -> int | None:
-    y = getattr(graph, "y", None)
-    if not isinstance(y, Tensor) or y.numel() != 1 or y.is_floating_point():
-        return None
-    return int(y)
+    y = graph.stores[0].get("y")
+    return int(y) if torch.is_tensor(y) and y.numel() == 1 and not y.is_floating_point() else None
 
 
 def table_of_run(workspace: Workspace) -> Predictions:
-    """The explanations of a run, of which the model is not known."""
-    rows = workspace.run.table(["query", "error", "target", "prediction", "label", "field_ids"])
-    rows = rows.filter([error is None for error in rows["error"].to_pylist()])
-    labels = rows["label"].to_pylist()
-    has_labels = any(label is not None for label in labels)
-    numbers = np.array(rows["query"].to_pylist(), dtype=np.int64)
+    """The explanations of a run, of which the model may not be known."""
+    names = ["query", "error", "target", "outputs", "predictions", "prediction", "label"]
+    rows = workspace.run.table([*names, "field_ids"]).to_pylist()
+    rows = [row for row in rows if row["error"] is None]
+    ids = np.array([row["query"] for row in rows], dtype=np.int64) + workspace.run_start
+    known = [-1 if row["label"] is None else row["label"] for row in rows]
+    label = np.array(known) if any(label >= 0 for label in known) else None
+    first = workspace.first_stored
+    if label is None and workspace.live and first is not None and first.kind in ("node", "graph"):
+        of_all = workspace.table().label
+        label = None if of_all is None else of_all[ids]
+    predicted = [
+        row["outputs"][int(np.argmax(row["predictions"]))]
+        if len(row["outputs"]) > 1
+        else row["target"]
+        for row in rows
+    ]
     return Predictions(
-        label=np.array([-1 if label is None else label for label in labels])
-        if has_labels
-        else None,
-        predicted=np.array(rows["target"].to_pylist(), dtype=np.int64),
-        score=np.array(rows["prediction"].to_pylist(), dtype=np.float64),
-        size=np.array([len(ids) for ids in rows["field_ids"].to_pylist()], dtype=np.int64),
-        ids=numbers + workspace.run_start,
+        label=label,
+        predicted=np.array(predicted, dtype=np.int64),
+        score=np.array([row["prediction"] for row in rows], dtype=np.float64),
+        size=np.array([len(row["field_ids"]) for row in rows], dtype=np.int64),
+        ids=ids,
     )
 
 
@@ -206,10 +195,9 @@ def table_of_run(workspace: Workspace) -> Predictions:
 
 def scores_after(workspace: Workspace, question: Question, changes: Changes) -> Tensor:
     """Scores of all outputs [outputs], by one call of the model on the changed graph."""
-    copy = workspace.model_copy(question.model)
-    query = query_of(workspace, question, copy.module)
+    query = query_of(workspace, question)
     cut = cut_edges(query.graph, changes)
-    with copy.ready():
+    with workspace.copies[question.model].ready():
         query = replace(query, graph=changed(query.graph, query.centres.tolist(), changes))
         field = (
             fields.whole_graph(query.graph)
@@ -220,7 +208,7 @@ def scores_after(workspace: Workspace, question: Question, changes: Changes) -> 
         return query.scores(Plain(query, field).evaluate(field, perturbed))[0]
 
 
-def query_of(workspace: Workspace, question: Question, model: Any) -> Query:
+def query_of(workspace: Workspace, question: Question) -> Query:
     """The library's query for a question; model and graph are checked the first time only.
 
     Checking takes the lock that explanations hold, and a prediction must not wait for them.
@@ -233,8 +221,8 @@ def query_of(workspace: Workspace, question: Question, model: Any) -> Query:
     cached = workspace.queries.get(key)
     if cached is None:
         query = build_query(
-            model,
-            workspace.data_of(question.kind, question.which),
+            workspace.copies[question.model].module,
+            workspace.graphs[question.graph],
             **workspace.asked(question),
             output=workspace.output,
             scale=workspace.asked_scale,

@@ -27,8 +27,7 @@ def method_names(typed: bool) -> tuple[str, ...]:
     """Names of the methods that can be asked for; of those that explain typed graphs."""
     names = [name for name in registry.names() if name not in LEFT_OUT]
     if typed:
-        explains = "explains_typed_graphs"
-        names = [name for name in names if getattr(registry.find("method", name), explains, False)]
+        names = [name for name in names if registry.method_class(name).explains_typed_graphs]
     return tuple(names)
 
 
@@ -125,6 +124,11 @@ class Question:
     stored: bool = False
     """Take the explanation of the run instead of computing one."""
 
+    @property
+    def graph(self) -> int:
+        """Position of the graph that is asked about."""
+        return self.which[0] if self.kind == "graph" else 0
+
 
 def read_question(parameters: Parameters, workspace: Workspace, limits: Limits) -> Question:
     """The question in a query string."""
@@ -160,7 +164,7 @@ def _read_which(parameters: Parameters, workspace: Workspace) -> tuple[Kind, tup
         if graph is None:
             raise InputError(f"say which graph: graph=0..{last}")
         return "graph", (graph,)
-    nodes = workspace.checked(workspace.graph).num_nodes if workspace.live else 10**9
+    nodes = workspace.checked[0].num_nodes if workspace.live else 10**9
     if workspace.task == "link":
         listed = parameters.items("link")
         ends = [read_node(text, "link", nodes, workspace.types) for text in listed]
@@ -256,19 +260,13 @@ class NodeTypes:
     def number(self, text: str) -> int:
         """The number of a node that is written as TYPE:ID."""
         name, _, digits = text.rpartition(":")
-        example = f"{self.names[0]}:0"
-        if name not in self.names:
+        if name not in self.names or not digits.isdigit():
             raise InputError(
-                f"a node is written as TYPE:ID, such as {example}, of the types "
+                f"a node is written as TYPE:ID, such as {self.names[0]}:0, of the types "
                 f"{', '.join(self.names)}, got {text[:60]!r}"
             )
-        at = self.names.index(name)
-        count = self.starts[at + 1] - self.starts[at]
-        if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
-            raise InputError(f"a node is written as TYPE:ID, such as {example}, got {text[:60]!r}")
-        if int(digits) >= count:
-            raise InputError(f"{name} must be from 0 to {count - 1}, got {int(digits)}")
-        return self.starts[at] + int(digits)
+        start, end = self.starts[self.names.index(name) :][:2]
+        return start + _integer(digits, name, 0, end - start - 1)
 
 
 @dataclass(frozen=True)

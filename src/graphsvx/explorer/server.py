@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 import time
 import webbrowser
 from collections.abc import Mapping
 from contextlib import suppress
 from html import escape
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from graphsvx.errors import GraphSVXError, InputError
+from graphsvx.explorer.app import Explorer, ExplorerOfSets, OfferedSet
+from graphsvx.explorer.guard import Secrets
 from graphsvx.explorer.questions import Limits
 from graphsvx.explorer.workspace import Workspace
-from graphsvx.utils.console import message
+from graphsvx.utils.console import in_notebook, message
 from graphsvx.utils.constraints import as_int
-from graphsvx.utils.imports import require_extra
-
-if TYPE_CHECKING:
-    from graphsvx.explorer.app import Explorer
-    from graphsvx.explorer.sets import ExplorerOfSets, OfferedSet
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -40,12 +37,6 @@ class Server:
         port: int,
         limits: Limits | None = None,
     ) -> None:
-        uvicorn = require_extra("uvicorn", "serve")
-        require_extra("starlette", "serve")
-        from graphsvx.explorer.app import Explorer  # noqa: PLC0415  (needs the extra)
-        from graphsvx.explorer.guard import Secrets  # noqa: PLC0415  (needs the extra)
-        from graphsvx.explorer.sets import ExplorerOfSets  # noqa: PLC0415  (needs the extra)
-
         self._keys = Secrets()
         self._socket = _listen(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
@@ -71,7 +62,7 @@ class Server:
             limit_concurrency=None,
             backlog=2048,
         )
-        self._server: Any = uvicorn.Server(config)
+        self._server = uvicorn.Server(config)
         self._thread = Thread(
             target=self._server.run,
             kwargs={"sockets": [self._socket]},
@@ -155,7 +146,7 @@ def start(
     server = Server(served, host, port, limits)
     if announce:
         message(f"graphsvx explorer: {server.url}")
-    if browser or (browser is None and not _in_notebook()):
+    if browser or (browser is None and not in_notebook()):
         with suppress(webbrowser.Error):
             webbrowser.open(server.url)
     return server
@@ -163,23 +154,13 @@ def start(
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
+        return socket.create_server((host, port), family=family)
     except OSError as error:
-        listener.close()
         raise InputError(
             f"cannot listen on {host}:{port}: {error.strerror or error}; choose another port, "
             f"or 0 for a free one"
         ) from error
-    return listener
-
-
-def _in_notebook() -> bool:
-    shell = sys.modules.get("IPython")
-    kernel = None if shell is None else shell.get_ipython()
-    return kernel is not None and "IPKernelApp" in getattr(kernel, "config", {})
 
 
 # Connections of the server: so many at most, and none that waits for ever to send a request.

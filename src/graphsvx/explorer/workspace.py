@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from torch_geometric.data import Dataset
 
 from graphsvx.core.calling import unwrapped
 from graphsvx.core.convert import as_data
-from graphsvx.core.data import check_graph_of, is_typed
+from graphsvx.core.data import check_graph_of
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Decoder, Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode, modules
@@ -25,6 +25,8 @@ from graphsvx.core.query import Query
 from graphsvx.errors import InputError
 from graphsvx.explorer.predictions import Predictions, predict_all, query_of, table_of_run
 from graphsvx.explorer.questions import NodeTypes, Question
+from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import checked
 from graphsvx.utils.printable import one_line
 from graphsvx_lab.datasets import DataSet
 
@@ -39,6 +41,8 @@ class Workspace:
     """By name; the first is the default. Empty: a run is browsed without its model."""
     graphs: tuple[Any, ...]
     task: Task
+    checked: tuple[Graph, ...] = ()
+    """The graphs with their indices; nodes of typed graphs are numbered through all types."""
     title: str = "Explorer"
     class_names: tuple[str, ...] | None = None
     feature_names: tuple[str, ...] | None = None
@@ -51,83 +55,56 @@ class Workspace:
     """A `runs.Run` that is browsed, or None."""
     atoms: bool = False
     """Whether the graphs are molecules: features are one-hot kinds of atoms."""
-    _checked: dict[int, Graph] = field(default_factory=dict)
     _tables: dict[str, Predictions] = field(default_factory=dict)
-    _copies: dict[str, ModelCopy] = field(default_factory=dict)
     queries: dict[tuple[Any, ...], Query] = field(default_factory=dict)
     """Checked models and graphs, by model and kind of question (`predictions.query_of`)."""
-    _lock: Any = field(default_factory=Lock)
 
     @property
     def live(self) -> bool:
         """Whether there is a model and a graph to ask, not only a finished run."""
-        return bool(self.models and self.graphs)
+        return bool(self.models)
 
     @cached_property
     def typed(self) -> bool:
         """Whether the graphs have node or edge types that the model takes."""
-        if not self.live:
-            return False
-        return is_typed(unwrapped(self.models[self.default_model]), self.graphs[0])
+        return self.live and self.checked[0].has_types
 
     @cached_property
     def types(self) -> NodeTypes | None:
         """Node types; None: there is one node set. Those of many graphs differ in their counts."""
         if self.task == "graph":
             return None
-        if self.live:
-            graph = self.checked(self.graph)
-            if not graph.has_types or graph.types.flat:
-                return None
-            return NodeTypes(graph.types.node_types, tuple(graph.types.node_starts.tolist()))
-        first = None if self.run is None else next(iter(self.run), None)
-        if first is None or first.types is None or first.types.flat:
+        types: Any = self.checked[0].types if self.typed else None
+        if not self.live and self.first_stored is not None:
+            types = self.first_stored.types
+        if types is None or types.flat:
             return None
-        return NodeTypes(first.types.node_types, first.types.node_starts)
+        return NodeTypes(types.node_types, tuple(map(int, types.node_starts)))
+
+    @cached_property
+    def first_stored(self) -> Explanation | None:
+        """The first explanation of the run."""
+        return None if self.run is None else next(iter(self.run), None)
 
     @cached_property
     def relations(self) -> tuple[str, ...]:
         """Names of the relations that a link can be asked for."""
-        if self.task != "link" or not self.typed:
-            return ()
-        graph = self.checked(self.graph)
-        return graph.types.relation_labels if graph.has_types else ()
+        return self.checked[0].types.relation_labels if self.task == "link" and self.typed else ()
 
     @cached_property
     def scale(self) -> Scale:
         """What is explained: as asked for, or as found out from the model."""
         if self.asked_scale is not None or not self.live or self.task == "link":
             return self.asked_scale or "probability"
-        question = Question(self.task, (0,), self.default_model)
-        return query_of(self, question, self.model_copy(self.default_model).module).model.scale
+        return query_of(self, Question(self.task, (0,), self.default_model)).model.scale
 
     @cached_property
     def run_start(self) -> int:
         """What is added to a query of the run to have the number of its node."""
-        first = None if self.run is None else next(iter(self.run), None)
-        if self.types is None or first is None or first.kind != "node":
+        if self.types is None or self.first_stored is None or self.first_stored.kind != "node":
             return 0
-        return self.types.starts[self.types.names.index(self.types.split(first.centres[0])[0])]
-
-    @property
-    def graph(self) -> Any:
-        """The graph of a node or link task."""
-        return self.graphs[0]
-
-    def data_of(self, kind: str, ids: tuple[int, ...]) -> Any:
-        """The graph that a question is about."""
-        return self.graphs[ids[0]] if kind == "graph" else self.graph
-
-    def checked(self, data: Any) -> Graph:
-        """The graph with its indices; nodes of typed graphs are numbered through all types.
-
-        Cached: checking again would wait for the explanation that is being computed.
-        """
-        graph = self._checked.get(id(data))
-        if graph is None:
-            graph = check_graph_of(unwrapped(self.models[self.default_model]), data)
-            self._checked[id(data)] = graph
-        return graph
+        node_type, _ = self.types.split(self.first_stored.centres[0])
+        return self.types.starts[self.types.names.index(node_type)]
 
     def asked(self, question: Question) -> dict[str, Any]:
         """The arguments of `explain` that say what is asked."""
@@ -144,19 +121,17 @@ class Workspace:
         """The name of the model that is asked if none is named."""
         return next(iter(self.models), "")
 
-    def model_copy(self, name: str) -> ModelCopy:
-        """The model for single predictions, which do not wait for explanations."""
-        with self._lock:
-            if name not in self._copies:
-                self._copies[name] = ModelCopy(unwrapped(self.models[name]))
-            return self._copies[name]
+    @cached_property
+    def copies(self) -> dict[str, ModelCopy]:
+        """The models for single predictions, which do not wait for explanations."""
+        return {name: ModelCopy(unwrapped(model)) for name, model in self.models.items()}
 
     def feature_name(self, column: int) -> str:
         """The name of a feature in one line."""
         if self.feature_names is not None:
             return one_line(self.feature_names[column])
-        if self.live and self.typed:
-            return one_line(self.checked(self.graphs[0]).types.feature_label(column))
+        if self.typed:
+            return one_line(self.checked[0].types.feature_label(column))
         return f"feature {column}"
 
     def node_name(self, node: int) -> str:
@@ -166,15 +141,13 @@ class Workspace:
         if self.types is None:
             return f"node {node}"
         if self.live:
-            graph = self.checked(self.graph)
-            if graph.has_types:
-                return one_line(graph.types.label(node))
+            return one_line(self.checked[0].types.label(node))
         return one_line(" ".join(map(str, self.types.split(node))))
 
     def graph_name(self, number: int) -> str:
         """The name of one of many graphs in one line."""
-        name = getattr(self.graphs[number], "name", None) if self.live else None
-        return one_line(name) if isinstance(name, str) and name else f"graph {number}"
+        name = find_names(self.graphs[number]).graph if self.live else None
+        return one_line(name or f"graph {number}")
 
     def table(self, model: str | None = None) -> Predictions:
         """Classes and predictions of every node or graph, computed once for each model."""
@@ -200,7 +173,8 @@ def make_workspace(
     atoms: bool = False,
 ) -> Workspace:
     """The workspace of a user's own models and data, validated."""
-    models = dict(model) if isinstance(model, Mapping) else {_model_name(model): model}
+    name = type(model).__name__ if isinstance(model, nn.Module) else "model"
+    models = dict(model) if isinstance(model, Mapping) else {name: model}
     if not models or not all(isinstance(name, str) and name for name in models):
         raise InputError("model must be a model, or a dictionary of models by name")
     many = isinstance(data, (list, tuple, Dataset))
@@ -215,35 +189,32 @@ def make_workspace(
         raise InputError(f'a list of graphs is for task="graph", got task={task!r}')
     if node_names is not None and task == "graph":
         raise InputError("node_names are for one graph; leave them out for a list of graphs")
+    default = unwrapped(next(iter(models.values())))
+    checked_graphs = tuple(check_graph_of(default, graph) for graph in graphs)
+    first, named = checked_graphs[0], find_names(graphs[0])
+    class_names = class_names or (None if task == "link" else named.classes)
+    if many or first.types.flat:
+        feature_names = named.features if feature_names is None else feature_names
+        node_names = named.nodes if node_names is None and task != "graph" else node_names
+    elif feature_names is not None or node_names is not None:
+        raise InputError(
+            "feature_names and node_names are for graphs of one node type; the nodes of a "
+            'HeteroData get names by data["author"].names = [...]'
+        )
     workspace = Workspace(
         models=models,
         graphs=graphs,
         task=task,
+        checked=checked_graphs,
         title=title,
+        class_names=_names(class_names, None, "class_names"),
+        feature_names=_names(feature_names, first.num_features, "feature_names"),
+        node_names=_names(node_names, first.num_nodes, "node_names"),
         output=output,
         asked_scale=scale,
         decoder=decoder,
         run=run,
         atoms=atoms,
-    )
-    for graph in graphs:
-        workspace.checked(graph)
-    first = workspace.checked(graphs[0])
-    if workspace.types is not None and (feature_names is not None or node_names is not None):
-        raise InputError(
-            "feature_names and node_names are for graphs of one node type; the nodes of a "
-            'HeteroData get names by data["author"].names = [...]'
-        )
-    named = find_names(graphs[0])
-    class_names = class_names or (None if task == "link" else named.classes)
-    if workspace.types is None:
-        feature_names = named.features if feature_names is None else feature_names
-        node_names = named.nodes if node_names is None and task != "graph" else node_names
-    workspace = replace(
-        workspace,
-        class_names=_names(class_names, None, "class_names"),
-        feature_names=_names(feature_names, first.num_features, "feature_names"),
-        node_names=_names(node_names, first.num_nodes, "node_names"),
     )
     for name in models:  # a model that fails is reported here, not on the page
         workspace.table(name)
@@ -282,18 +253,11 @@ def workspace_of_run(run: Any) -> Workspace:
     )
 
 
-def _model_name(model: Any) -> str:
-    return type(model).__name__ if isinstance(model, torch.nn.Module) else "model"
-
-
 def _names(names: Sequence[str] | None, count: int | None, argument: str) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{argument} must be a list of names, got {names!r:.80}")
-    if count is not None and len(names) != count:
-        raise InputError(f"{argument} must have {count} names, got {len(names)}")
-    return tuple(names)
+    checked_names: tuple[str, ...] | None = checked(names, tuple[str, ...] | None, argument)
+    if checked_names is not None and count is not None and len(checked_names) != count:
+        raise InputError(f"{argument} must have {count} names, got {len(checked_names)}")
+    return checked_names
 
 
 # A copy of a model for single predictions, which need not wait for running explanations.
@@ -310,16 +274,15 @@ class ModelCopy:
         self._private = False
         self.module = model
         """The copy; the model itself if it cannot be copied."""
-        if isinstance(model, nn.Module):
-            try:
-                self.module, self._private = copy.deepcopy(model), True
-            except Exception:  # a model may hold anything
-                return
-            for layer in modules(self.module):
-                layer.training = False
-                if layer.__dict__.get("cached") is True:  # of the graph that it saw first
-                    cached = [name for name in vars(layer) if name.startswith("_cached")]
-                    vars(layer).update(dict.fromkeys(cached), cached=False)
+        if not isinstance(model, nn.Module):
+            return
+        with suppress(Exception):  # a model may hold anything
+            self.module, self._private = copy.deepcopy(model), True
+        for layer in modules(self.module) if self._private else ():
+            layer.training = False
+            if layer.__dict__.get("cached") is True:  # of the graph that it saw first
+                cached = [name for name in vars(layer) if name.startswith("_cached")]
+                vars(layer).update(dict.fromkeys(cached), cached=False)
 
     @contextmanager
     def ready(self) -> Iterator[None]:
