@@ -17,7 +17,7 @@ import pytest
 from graphsvx import runs
 from graphsvx.errors import DataError
 from graphsvx.results import serialize
-from graphsvx.runs import running
+from graphsvx.runs import store as running
 from graphsvx.runs.backends import Chunk, Job, LostChunk
 from tests.runs import helpers
 from tests.runs.helpers import (

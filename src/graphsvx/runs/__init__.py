@@ -12,8 +12,7 @@ from graphsvx.utils.imports import require_extra
 require_extra("pyarrow", "data")
 
 from graphsvx.runs.backends import Backend, Local, Ray
-from graphsvx.runs.run import Run, Status
+from graphsvx.runs.run import Run, Status, start
 from graphsvx.runs.run import open_run as open  # read as runs.open
-from graphsvx.runs.running import start
 
 __all__ = ["Backend", "Local", "Ray", "Run", "Status", "open", "start"]

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 
 from graphsvx.api import explain
+from graphsvx.core.arrays import Ids
 from graphsvx.core.data import check_graph_of, nodes_by_type
 from graphsvx.core.graph import out_edges
 from graphsvx.errors import DataError, first_line
-from graphsvx.many import Failure, failure_of
+from graphsvx.many import Failure, check_call, failure_of
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema, identity
 from graphsvx.runs.identity import TorchState
@@ -34,6 +35,7 @@ from graphsvx.runs.queries import QueryKind
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Checked, Range, Workers
 from graphsvx.utils.imports import require_extra
+from graphsvx.utils.printable import one_line
 
 Chunk = tuple[int, ...]
 """Queries of one task of a worker."""
@@ -61,11 +63,41 @@ class Job:
     given_up: tuple[str, ...] = ()
     """What the worker could not do, for all certificates."""
 
+    def check(self, ids: Ids) -> None:
+        """Raise what is wrong with all questions of the run."""
+        check_call(self.model, map(self.question, ids.tolist()), self.options)
+
     def inputs(self) -> dict[str, Any]:
         """Identity of everything that outputs depend on, the same in every process."""
         with self.torch_state.in_force():
             graphs = list(self.data) if self.kind == "graph" else [self.data]
             return identity.of_inputs(self.model, graphs)
+
+    def run_identity(self, ids: Ids, settings: dict[str, Any], part: int) -> dict[str, Any]:
+        """Hashes and settings that must agree to resume a run."""
+        inputs = self.inputs()
+        unseen = [name for part in inputs.values() for name in part.get("unseen", [])]
+        if unseen:
+            names = ", ".join(map(one_line, unseen[:5]))
+            warnings.warn(
+                f"whether these stay the same cannot be seen: {names}; if they change, resume into "
+                f"another folder",
+                stacklevel=3,
+            )
+        return {
+            **inputs,
+            "setting": identity.settings_as_text(settings),
+            "seed": self.options["seed"],
+            "queries": {
+                "kind": self.kind,
+                "count": len(ids),
+                "sha256": identity.of_queries(ids),
+                **({} if self.node_type is None else {"node type": self.node_type}),
+                **({"members": identity.of_members(self.members)} if self.members else {}),
+            },
+            "part": part,
+            "version": identity.package_versions(),
+        }
 
     def explain(self, query: int) -> Explanation | Failure:
         """Explain one query; whatever it raises but Ctrl-C becomes a `Failure`."""

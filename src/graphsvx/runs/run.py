@@ -1,25 +1,28 @@
-"""`Run`: the table, the explanations and the status of a run in a folder."""
+"""`Run`: the table, the explanations and the status of a run in a folder; `start` makes one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from torch import Tensor
 
-from graphsvx.core.arrays import Ids
-from graphsvx.errors import DataError, InputError
+from graphsvx.api import DEFAULT
+from graphsvx.errors import DataError, InputError, see
+from graphsvx.methods.baseline import Method
 from graphsvx.results import summary
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.export import many_to_pandas
 from graphsvx.results.ranking import Players
 from graphsvx.runs import arrow_schema, identity
-from graphsvx.runs.store import RunFolder, StoredFile
-from graphsvx.utils.constraints import as_int
+from graphsvx.runs.backends import Backend, Job, Local
+from graphsvx.runs.queries import read_queries
+from graphsvx.runs.store import RunFolder, StoredFile, read_progress, work
+from graphsvx.utils.constraints import Count, Range, Seed, as_int, checked, shown
 from graphsvx.utils.files import as_path
 
 
@@ -69,7 +72,7 @@ class Run:
     folder: Path
     manifest: dict[str, Any] = field(repr=False)
     """Identity of the run: hashes of model and graph, settings, seed, versions."""
-    queries: Ids = field(repr=False)
+    queries: np.ndarray = field(repr=False)
     """Node ids, or positions in the list of graphs, ascending."""
 
     @property
@@ -146,7 +149,7 @@ class Run:
 
     def to_pandas(self, players: Players = "all") -> Any:
         """A long `pandas.DataFrame`: a row per explanation and player; failures are left out."""
-        return many_to_pandas(list(self), players)
+        return summary.Explanations(self).to_pandas(players)
 
     def failures(self) -> dict[int, str]:
         """Queries that could not be explained, and why."""
@@ -225,3 +228,107 @@ def open_run(folder: str | Path) -> Run:
             f"{store.path / 'queries.parquet'} is damaged; the same run started again mends it"
         )
     return Run(store.path, manifest, queries)
+
+
+# --- start or resume a run -----------------------------------------------------------------
+
+_OPTIONS = frozenset(
+    {"target", "targets", "output", "scale", "class_names", "feature_names", "memory", "relation"}
+)
+
+
+def start(
+    model: Callable[..., Any],
+    data: Any,
+    nodes: Sequence[Any] | Tensor | None = None,
+    *,
+    out: str | Path,
+    graphs: Sequence[int] | Tensor | None = None,
+    edges: Sequence[tuple[Any, Any]] | Tensor | None = None,
+    groups: Sequence[Sequence[Any]] | None = None,
+    method: Method | None = None,
+    backend: Backend | None = None,
+    seed: int = 0,
+    retry_failed: bool = False,
+    part: int = 256,
+    progress: bool | None = None,
+    command: str | None = None,
+    sufficient: float | None = None,
+    flip: bool = False,
+    **options: Any,
+) -> Run:
+    """Explain many nodes, links or groups of a graph, or many graphs, and store the results.
+
+    If the folder holds the same run already, it is resumed: the finished table is bit for bit that
+    of an uninterrupted run, for every backend and number of workers. If it holds another run,
+    a `DataError` lists the differences.
+
+    Args:
+        model: as for `explain`.
+        data: one graph, or a list of graphs for graph queries.
+        nodes: the nodes to explain; all by default.
+        out: the folder.
+        graphs: with a list of graphs, the positions of those to explain; all by default.
+        edges: the links (u, v) to explain instead of nodes; `run[i]` is the i-th. Ends are given as
+            for `explain`.
+        groups: the groups of nodes to explain, each for its mean score; `run[i]` is the i-th.
+        method: the explainer, `GraphSVX()` by default.
+        backend: `Local(workers=2)` or `Ray(address=...)`; `Local()` by default.
+        seed: seed of the explainer, the same for every query.
+        retry_failed: repeat queries that failed before.
+        part: queries per Parquet file.
+        progress: show a bar on standard error; by default if that is a terminal.
+        command: command line that resumes the run, stored for `status`.
+        sufficient: also find the smallest set of players that alone keeps this share of the score,
+            for each query; kept in `explanation.answers`.
+        flip: also find the smallest set whose removal changes the class.
+        options: further arguments of `explain` (target, targets, output, scale, class_names,
+            feature_names, memory, relation).
+
+    Returns:
+        The finished run: its explanations by position, its table, its failures.
+
+    Raises:
+        InputError: arguments do not go together.
+        DataError: the folder holds another run.
+
+    """
+    unknown = sorted(set(options) - _OPTIONS)
+    if unknown:
+        raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
+    kind, ids, members, node_type = read_queries(
+        model, data, nodes=nodes, graphs=graphs, edges=edges, groups=groups
+    )
+    part = checked(part, Count, "part")
+    retry_failed = checked(retry_failed, bool, "retry_failed")
+    command = checked(command, str | None, "command")
+    backend = Local() if backend is None else backend
+    if not hasattr(type(backend), "answers"):
+        raise InputError(f"backend must be one such as Local(workers=2), got {shown(backend)}")
+    method = DEFAULT if method is None else method  # checked with the first question
+    sufficient = checked(sufficient, Annotated[float, Range(0, 1)] | None, "sufficient")
+    flip = checked(flip, bool, "flip")
+    settings = {"method": method, **options}
+    options = {**settings, "seed": checked(seed, Seed, "seed")}
+    job = Job(model, data, kind, options, members, node_type, sufficient, flip)
+    settings |= {} if sufficient is None else {"sufficient": sufficient}
+    settings |= {"flip": flip} if flip else {}
+    job.check(ids)
+    run_identity = job.run_identity(ids, settings, part)
+    folder = RunFolder(as_path(out, "out"))
+    folder.must_be_free()
+    with folder.locked():
+        if folder.exists():
+            differ = identity.differing(folder.read_manifest()["identity"], run_identity)
+            if differ:
+                raise DataError(
+                    f"{folder.path} holds another run; what differs: {'; '.join(differ)}. Choose "
+                    f"another folder, or ask for what that run is"
+                    + see("another-run-in-the-folder")
+                )
+            folder.write_queries(ids)  # the file may be damaged
+        else:
+            folder.create({"identity": run_identity}, ids)
+        run_progress = read_progress(folder, ids, part, retry_failed)
+        work(job, backend, run_progress, progress, command)
+    return open_run(folder.path)

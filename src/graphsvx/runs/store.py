@@ -18,10 +18,11 @@ import io
 import json
 import os
 import re
+import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout, lock_descriptor
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from graphsvx.core.arrays import Ids, no_ids
-from graphsvx.errors import DataError, InputError, first_line
+from graphsvx.errors import DataError, InputError, ModelError, first_line
+from graphsvx.many import Failure
 from graphsvx.runs import arrow_schema
-from graphsvx.runs.backends import Answer, Chunk
+from graphsvx.runs.backends import Answer, Backend, Chunk, Job, LostChunk
+from graphsvx.utils.console import progress_bar
 from graphsvx.utils.constraints import Count, NotNegative, checked
 from graphsvx.utils.files import atomic_write
 
@@ -414,3 +424,93 @@ class Scheduler:
         given_up = [query for query in chunk if self._tries[query] >= TRIES]
         self._retries.extend(query for query in chunk if self._tries[query] < TRIES)
         return given_up
+
+
+# --- the work of a run ---------------------------------------------------------------------
+
+
+class _Meter:
+    """Updates the progress bar, and the rate that other processes read from the folder."""
+
+    def __init__(self, progress: RunProgress, bar: Any, command: str | None) -> None:
+        self._folder, self._bar, self._command = progress.folder, bar, command
+        self._start, self._answered = time.monotonic(), 0
+        self._failed = int((progress.failed & progress.done).sum())
+        self._task = bar.add_task(
+            "explaining",
+            total=len(progress.queries),
+            completed=int(progress.done.sum()),
+            rate="-",
+            failed=self._failed,
+        )
+        for damaged in progress.damaged:
+            text = f"{damaged}; its queries are answered anew"
+            bar.console.print(text, style="yellow", markup=False, soft_wrap=True)
+        self._write_note()
+
+    def count(self, answer: Answer) -> None:
+        self._answered += len(answer.queries)
+        self._failed += int(arrow_schema.failed(answer.rows).sum())
+        self._bar.update(
+            self._task, advance=len(answer.queries), failed=self._failed, rate=f"{self.rate:.1f}"
+        )
+        if time.monotonic() - self._last_note > 1:
+            self._write_note()
+
+    @property
+    def rate(self) -> float:
+        """Queries per second since the start of this process."""
+        return self._answered / max(time.monotonic() - self._start, 1e-9)
+
+    def _write_note(self) -> None:
+        self._last_note = time.monotonic()
+        self._folder.note({"rate": self.rate, "command": self._command})
+
+
+def _answers(
+    job: Job, backend: Backend, scheduler: Scheduler
+) -> Generator[Answer | LostChunk, None, None]:
+    """The answers of a backend, whose iterator is closed with this one if it can be."""
+    yield from backend.answers(job, scheduler.take)
+
+
+def work(
+    job: Job, backend: Backend, progress: RunProgress, shown: bool | None, command: str | None
+) -> None:
+    """Explain what is open, and keep it; `shown` and `command` as for `runs.start`."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}/s"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+    )
+    with progress_bar(*columns, shown=sys.stderr.isatty() if shown is None else shown) as bar:
+        meter = _Meter(progress, bar, command)
+        if not progress.done.all():
+            _answer(job, backend, progress, meter)
+
+
+def _answer(job: Job, backend: Backend, progress: RunProgress, meter: _Meter) -> None:
+    scheduler = Scheduler(progress)
+    try:
+        with closing(_answers(job, backend, scheduler)) as answers:
+            for result in answers:
+                if isinstance(result, LostChunk):
+                    answer = _failures(scheduler.put_back(result.queries), result.reason)
+                else:
+                    answer = result
+                    scheduler.learn(answer)
+                progress.add(answer)
+                meter.count(answer)
+    finally:
+        # Also after Ctrl-C: finished answers are stored.
+        progress.flush()
+
+
+def _failures(queries: list[int], reason: str) -> Answer:
+    error = ModelError(f"its worker was lost {TRIES} times: {reason}")
+    rows = arrow_schema.to_table(queries, [Failure(query, error) for query in queries])
+    return Answer(tuple(queries), rows, 0.0)
