@@ -21,7 +21,6 @@ from graphsvx.explorer.predictions import scores_after
 from graphsvx.explorer.questions import Changes, Limits, Question
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.methods import registry
-from graphsvx.methods.baseline import Method
 from graphsvx.metrics import Fidelity, Level, fidelity, level_of, scores, similarity
 from graphsvx.results.credit import SEVERAL, Credit, Region, TypeCredit
 from graphsvx.results.explanation import Explanation
@@ -69,11 +68,13 @@ class Answers:
         workspace = self.workspace
         if question.stored:
             return self._named(workspace.run[question.which[0] - workspace.run_start])
+        settings = {name: getattr(question, name) for name in ("samples", "players", "order")}
+        given = {name: value for name, value in settings.items() if value is not None}
         explanation = explain(
             workspace.models[question.model],
             workspace.graphs[question.graph],
             **workspace.asked(question),
-            method=method_of(question),
+            method=registry.method(question.method, **given),
             target=question.target,
             targets="all" if self._explains_all(question) else None,
             output=workspace.output,
@@ -221,13 +222,6 @@ def _together(explanation: Explanation) -> list[dict[str, Any]]:
 def refinable(question: Question) -> bool:
     """Whether the method takes a number of model calls that can be raised step by step."""
     return question.method == "graphsvx" and not question.stored
-
-
-def method_of(question: Question) -> Method:
-    """The method of a question with its settings."""
-    settings = {name: getattr(question, name) for name in ("samples", "players", "order")}
-    given = {name: value for name, value in settings.items() if value is not None}
-    return registry.method(question.method, **given)
 
 
 def _relative_error(explanation: Explanation) -> float | None:

@@ -11,7 +11,6 @@ from threading import Lock
 from typing import Any, Literal
 
 import torch
-from torch import nn
 from torch_geometric.data import Dataset
 
 from graphsvx.core.calling import unwrapped
@@ -21,7 +20,6 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.model import Decoder, Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
-from graphsvx.core.query import Query
 from graphsvx.errors import InputError
 from graphsvx.explorer.predictions import Predictions, predict_all, query_of, table_of_run
 from graphsvx.explorer.questions import NodeTypes, Question
@@ -56,7 +54,7 @@ class Workspace:
     atoms: bool = False
     """Whether the graphs are molecules: features are one-hot kinds of atoms."""
     _tables: dict[str, Predictions] = field(default_factory=dict)
-    queries: dict[tuple[Any, ...], Query] = field(default_factory=dict)
+    queries: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     """Checked models and graphs, by model and kind of question (`predictions.query_of`)."""
 
     @property
@@ -173,7 +171,7 @@ def make_workspace(
     atoms: bool = False,
 ) -> Workspace:
     """The workspace of a user's own models and data, validated."""
-    name = type(model).__name__ if isinstance(model, nn.Module) else "model"
+    name = type(model).__name__ if modules(model) else "model"
     models = dict(model) if isinstance(model, Mapping) else {name: model}
     if not models or not all(isinstance(name, str) and name for name in models):
         raise InputError("model must be a model, or a dictionary of models by name")
@@ -274,7 +272,7 @@ class ModelCopy:
         self._private = False
         self.module = model
         """The copy; the model itself if it cannot be copied."""
-        if not isinstance(model, nn.Module):
+        if not modules(model):
             return
         with suppress(Exception):  # a model may hold anything
             self.module, self._private = copy.deepcopy(model), True

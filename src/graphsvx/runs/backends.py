@@ -19,7 +19,7 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from graphsvx.api import explain
@@ -390,8 +390,9 @@ def _moved(job: Job, device: torch.device) -> Job:
         return replace(job, given_up=("torch finds no GPU in the worker: computed on the CPU",))
     is_list = job.kind == "graph"
     inputs = list(job.data) if is_list else [job.data]
-    if not isinstance(job.model, nn.Module) or not all(hasattr(data, "to") for data in inputs):
+    model: Any = job.model
+    if not all(hasattr(part, "to") for part in (model, *inputs)):
         sentence = f"model and data have no .to({str(device)!r}): computed where they are"
         return replace(job, given_up=(sentence,))
     moved = [data.to(device) for data in inputs]
-    return replace(job, model=job.model.to(device), data=moved if is_list else moved[0])
+    return replace(job, model=model.to(device), data=moved if is_list else moved[0])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-from torch import Tensor
 from torch_geometric.data import Dataset
 
 from graphsvx.core.arrays import Ids
@@ -64,7 +63,7 @@ def _members(model: Callable[..., Any], data: Any, argument: str, listed: Any) -
     """Nodes of each link or group."""
     graph = check_graph_of(model, data)
     count = graph.num_nodes
-    if isinstance(listed, (Tensor, np.ndarray)):
+    if hasattr(listed, "tolist"):  # a tensor or an array
         listed = listed.tolist()
     if not isinstance(listed, (list, tuple)) or not listed:
         raise InputError(f"{argument} must be a list of lists of nodes, got {shown(listed)}")
