@@ -184,6 +184,8 @@ def characterization(plus: float, minus: float, weights: tuple[float, float] = (
         A number from 0 to 1, high is good.
 
     """
+    if sum(weights) != 1:
+        raise InputError(f"weights must add up to 1, got {weights}")
     clamped = torch.tensor([plus, minus], dtype=torch.float64).clamp(0, 1)
     return float(characterization_score(clamped[0], clamped[1], *weights))
 

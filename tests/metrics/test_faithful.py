@@ -153,6 +153,8 @@ def test_characterization_is_the_harmonic_mean():
     assert characterization(1.0, 1.0) == 0.0
     assert characterization(1.2, -0.1) == 1.0
     assert characterization(0.5, 0.0, (0.25, 0.75)) == pytest.approx(1 / (0.25 / 0.5 + 0.75))
+    with pytest.raises(InputError, match="add up to 1"):
+        characterization(0.5, 0.0, (0, 0))
 
 
 def test_sparsity_counts_what_is_left_out(known):
