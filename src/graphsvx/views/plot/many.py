@@ -73,11 +73,11 @@ def _by_player(explanation: Explanation, players: Players) -> dict[Player, Entry
     return {entry.player: entry for entry in entries(explanation, players)}
 
 
-def _labels(labels: Sequence[str] | None, explanations: Sequence[Explanation]) -> Sequence[str]:
-    """One for each explanation: by default its title."""
-    if labels is not None and len(labels) != len(explanations):
-        raise InputError(f"expected {len(explanations)} labels, got {len(labels)}")
-    return labels or [explanation.title for explanation in explanations]
+def _labels(labels: Sequence[str] | None, default: Sequence[str]) -> Sequence[str]:
+    """One for each explanation."""
+    if labels is not None and len(labels) != len(default):
+        raise InputError(f"expected {len(default)} labels, got {len(labels)}")
+    return labels or default
 
 
 @canvas.plot(
@@ -166,10 +166,8 @@ def heatmap(
     """
     keys, credit = _matrix(explanations, players, top)
     columns = len(explanations)
-    words = _labels(labels, explanations)
-    if labels is None:
-        single = [explanation.centres for explanation in explanations]
-        words = [str(ids[0] if len(ids) == 1 else i) for i, ids in enumerate(single)]
+    centres = enumerate(explanation.centres for explanation in explanations)
+    words = _labels(labels, [str(ids[0] if len(ids) == 1 else i) for i, ids in centres])
     ax = canvas.axes(ax, 2.2 + min(7.0, max(3.0, 0.22 * columns)), 1.3 + 0.26 * len(keys))
     # Hatched where an explanation does not have the player, which differs from credit 0.
     ax.patch.set(facecolor="#FFFFFF", edgecolor=palette.PALE, hatch="//////", linewidth=0)
@@ -205,7 +203,8 @@ def share(
         InputError: there is no explanation, or not one label for each.
 
     """
-    motifs, words = _motifs(explanations, motif), _labels(labels, explanations)
+    motifs = _motifs(explanations, motif)
+    words = _labels(labels, [explanation.title for explanation in explanations])
     parts = [_parts(e, nodes) for e, nodes in zip(explanations, motifs, strict=True)]
     rows = range(len(parts))
     ax = canvas.axes(ax, 6.0, 1.35 + 0.34 * len(parts), grid="x")
