@@ -10,29 +10,22 @@ call of the model gives all embeddings.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from threading import get_ident
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import gammaln
-from torch import Tensor, nn
-from torch_geometric.nn.conv import MessagePassing
+from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, as_tensor, row_sizes, taken
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.core.perturbation import Perturbations
-from graphsvx.engine.kernels import BatchEdges, LayerKernel, ModelLayers, fast_kernel, is_known
+from graphsvx.engine.kernels import ModelLayers
 from graphsvx.engine.lazy import SharedRows, plain
-from graphsvx.errors import ModelError
-from graphsvx.utils.exclusive import taking_back
-from graphsvx.utils.given_up import optional
 
 Result = TypeVar("Result")
 Numbers = NDArray[np.int32]
@@ -188,25 +181,13 @@ class StateGraphs:
 
     def evaluate(self, states: BatchStates, call: Call[Result]) -> Result:
         """What the model gives on the graph of all states, of which those at the end come last."""
-        perturbations = states.perturbations
-        table, layers = perturbations.feature_table, self.layers
-        degrees_only = layers.need_degrees_only(self.model, self.field, perturbations)
-        if self.reads_degrees and degrees_only:
-            with optional("edges that count for degrees only were evaluated too", ModelError):
-                return self._evaluate_by_level(self._counting_degrees(states), table, call)
-        graph = self._state_graph(states, states.levels)
-        if not self.reads_degrees:
-            return self._evaluate_by_level(graph, table, call)
-        # Degrees of senders, which have edges into them in all rounds.
-        x = SharedRows(table, graph.rows[0])
-        if layers.all_fast:  # which take rows as they are
-            x = plain(x)
-        return call(x, graph.edge_index, graph.weight, graph.attributes)
-
-    def _evaluate_by_level(self, graph: StateRounds, table: Tensor, call: Call[Result]) -> Result:
-        with by_level(self.model.submodules, graph):
-            x = SharedRows(plain(table), graph.rows[0])
-            return call(x, graph.edge_index, graph.weight, graph.attributes)
+        rows, edge_index, positions = self._state_graph(states)
+        x = SharedRows(states.perturbations.feature_table, rows)
+        return call(
+            plain(x) if self.layers.all_fast else x,  # such layers take rows as they are
+            edge_index,
+            *self.graph.edge_rows(positions),
+        )
 
     def nodes_after(self, rounds: int) -> int:
         """Number of nodes whose state after some rounds matters: the first ones of the field.
@@ -277,23 +258,12 @@ class StateGraphs:
             parts.append((degree, len(into) + 1))
         return number_states(parts, len(states.number))
 
-    def _counting_degrees(self, states: BatchStates) -> StateRounds:
-        """All states as one graph that begins with round 0, and the degrees of all vertices."""
-        levels = states.levels[1:]
-        graph = self._state_graph(states, levels)
-        degree = np.bincount(graph.edge_index[1].cpu().numpy(), minlength=graph.starts[-1])
-        degree[: graph.starts[1]] = np.concatenate(
-            [
-                -sum((states.edges.there(e, node.example) for e in into), np.zeros(1, np.int32))
-                * np.ones(len(node.example), np.int64)
-                for node, into in zip(levels[0], self._in_edges, strict=True)
-            ]
-        )
-        return replace(graph, degree=as_tensor(degree, self.graph.x.device))
+    def _state_graph(self, states: BatchStates) -> tuple[Tensor, Tensor, Tensor]:
+        """All states as one graph: rows of the feature table, edges, and these in the user's graph.
 
-    def _state_graph(self, states: BatchStates, levels: Levels) -> StateRounds:
-        """These levels as one graph, whose edges go from the states of a level to the next one."""
-        field, graph, device = self.field, self.graph, self.graph.x.device
+        Its edges go from the states of a level to those of the next one.
+        """
+        field, device, levels = self.field, self.graph.x.device, states.levels
         feature_rows, edges = states.perturbations.feature_rows(), states.edges
         starts = np.cumsum([0, *(len(states.example) for level in levels for states in level)])
         first_node = np.cumsum([0, *(len(level) for level in levels)])
@@ -301,9 +271,7 @@ class StateGraphs:
         sources: list[Ids] = []
         targets: list[Ids] = []
         positions: list[Ids] = []
-        edge_starts = []
         for number, level in enumerate(levels):
-            edge_starts.append(sum(len(part) for part in positions))
             for u, node in enumerate(level):
                 at = first_node[number] + u
                 vertices = np.arange(starts[at], starts[at + 1])
@@ -326,19 +294,11 @@ class StateGraphs:
                 sources.append(senders[state, place])
                 targets.append(vertices[state])
                 positions.append(into[place])
-        index = np.stack([np.concatenate(part) for part in (sources, targets)])
-        edge_ids = as_tensor(field.edges[np.concatenate(positions)], device)
-        level_starts = starts[first_node].tolist()
-        return StateRounds(
-            edge_index=as_tensor(index, device),
-            weight=None if graph.edge_weight is None else graph.edge_weight[edge_ids],
-            attributes=None if graph.edge_attr is None else graph.edge_attr[edge_ids],
-            rows=tuple(
-                as_tensor(part, device)
-                for part in (np.concatenate(rows), *_shared_rows(levels, level_starts))
-            ),
-            starts=tuple(level_starts),
-            edge_starts=(*edge_starts, len(edge_ids)),
+        edge_index = np.stack([np.concatenate(part) for part in (sources, targets)])
+        return (
+            as_tensor(np.concatenate(rows), device),
+            as_tensor(edge_index, device),
+            as_tensor(field.edges[np.concatenate(positions)], device),
         )
 
 
@@ -346,23 +306,6 @@ def _by_node(edges: Ids, target: Ids, nodes: int) -> list[Ids]:
     """The edges into each node."""
     order = target.argsort(kind="stable")
     return np.split(edges[order], target[order].searchsorted(np.arange(1, nodes)))
-
-
-def _shared_rows(levels: Levels, starts: list[int]) -> list[Ids]:
-    """For each level but the first: its vertex that each vertex of this or a later one came from.
-
-    Counted within the level; `starts` of all levels, and the number of vertices.
-    """
-    rows = np.zeros((len(levels) - 1, starts[-1]), dtype=np.int64)
-    for number, level in enumerate(levels[1:], 1):
-        mine = slice(starts[number], starts[number + 1])
-        rows[number - 1, mine] = np.arange(mine.stop - mine.start)
-        first, before = starts[number - 1], []
-        for states, earlier in zip(level, levels[number - 1], strict=False):  # fewer nodes matter
-            before.append(first + earlier.number[states.example])
-            first += len(earlier.example)
-        rows[: number - 1, mine] = rows[: number - 1, np.concatenate(before)]
-    return list(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,108 +340,6 @@ class ActiveEdges:
         received = states + np.int32(1)
         received &= self.there(edge)
         return received
-
-
-@dataclass(frozen=True, eq=False)
-class StateRounds:
-    """A graph whose vertices are states, in levels: edges go from each level to the next one."""
-
-    edge_index: Tensor
-    """Sorted by target."""
-    weight: Tensor | None
-    attributes: Tensor | None
-    """Of the edges, as the model gets them."""
-    rows: tuple[Tensor, ...]
-    """For each level: the vertex of the level, counted within it, that each vertex shares its rows
-    with after as many rounds; of no meaning at vertices of earlier levels."""
-    starts: tuple[int, ...]
-    """First vertex of each level, and the number of vertices."""
-    edge_starts: tuple[int, ...]
-    """First edge into each level, and the number of edges."""
-    degree: Tensor | None = None
-    """In-degree of each vertex, where the first level lacks the edges that show it."""
-
-    def forward(
-        self, layer: Any, kernel: LayerKernel | None, x: Any, edge_index: Any, rest: Any, named: Any
-    ) -> Any:
-        """A layer on the states of the next level, or on all vertices if it is called otherwise."""
-        level = self._level(x) if edge_index is self.edge_index else None
-        values = [value for value in (*rest, *named.values()) if value is not None]
-        if level is None or not all(v is self.weight or v is self.attributes for v in values):
-            self._require_all_edges()
-            return type(layer).forward(layer, x, edge_index, *rest, **named)
-        into = slice(*self.edge_starts[level : level + 2])
-        count = self.starts[level + 1] - self.starts[level]
-        local, edges = self._before(level, x, values[0][into] if values else None)
-        out = None
-        if kernel is not None and kernel.forward is not None and not values:
-            out = kernel.forward(layer, local, edges, count)
-        if out is None:
-            self._require_all_edges()
-            rest = [None if value is None else value[into] for value in rest]
-            named = {key: None if value is None else value[into] for key, value in named.items()}
-            out = type(layer).forward(layer, local, edges.index, *rest, **named)
-        return SharedRows(plain(out)[:count], self.rows[level])
-
-    def _require_all_edges(self) -> None:
-        if self.degree is not None:
-            raise RuntimeError("a layer was called in a way that needs all edges")
-
-    def _level(self, x: Any) -> int | None:
-        """The level after rows that have been through some rounds; None: they are of no level."""
-        if type(x) is not SharedRows or x.dim() != 2:
-            return None
-        return next((k for k, rows in enumerate(self.rows[:-1], 1) if x.index is rows), None)
-
-    def _before(
-        self, level: int, x: SharedRows, weight: Tensor | None
-    ) -> tuple[SharedRows, BatchEdges]:
-        """The vertices of a level and, after them, of the one before it; edges into the level."""
-        begin, middle, end = self.starts[level - 1 : level + 2]
-        local = SharedRows(x.base, torch.cat([x.index[middle:end], x.index[begin:middle]]))
-        source, target = self.edge_index[:, self.edge_starts[level] : self.edge_starts[level + 1]]
-        loops = source >= middle
-        source = torch.where(loops, source - middle, source - begin + (end - middle))
-        target = target - middle
-        starts = np.zeros(end - begin + 1, dtype=np.int64)
-        np.cumsum(np.bincount(target.cpu().numpy(), None, end - begin), out=starts[1:])
-        index = torch.stack([source, target])
-        degree = self.degree
-        if degree is not None:
-            degree = torch.cat([degree[middle:end], degree[begin:middle]])
-        return local, BatchEdges(
-            index,
-            weight,
-            source.cpu().numpy(),
-            target.cpu().numpy(),
-            starts,
-            bool(loops.any()),
-            degree,
-        )
-
-
-@contextmanager
-def by_level(parts: list[nn.Module], graph: StateRounds) -> Iterator[None]:
-    """Context manager: calls of the model with these modules evaluate rounds level by level."""
-    owner = get_ident()
-    changed = [part for part in parts if isinstance(part, MessagePassing) and is_known(part)]
-
-    def replacement(layer: Any, kernel: LayerKernel | None) -> Any:
-        def forward(x: Any, edge_index: Any, *rest: Any, **named: Any) -> Any:
-            if get_ident() != owner:
-                return type(layer).forward(layer, x, edge_index, *rest, **named)
-            return graph.forward(layer, kernel, x, edge_index, rest, named)
-
-        return forward
-
-    def restore() -> None:
-        for layer in changed:
-            layer.__dict__.pop("forward", None)
-
-    with taking_back(restore):
-        for layer in changed:
-            layer.__dict__["forward"] = replacement(layer, fast_kernel(layer))
-        yield
 
 
 # Sets of coalitions in which a node has a state.
