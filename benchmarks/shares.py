@@ -150,6 +150,6 @@ def _plainly(batches: list[tuple[Rows, Any, Any, Any]]) -> float:
     """Seconds of the model on the same states, features copied and nothing else left out."""
     with watched() as watch:
         for batch, field, states, hops in batches:
-            shortcuts = replace(batch.shortcuts, rounds=None, shared_rows=False, products=False)
+            shortcuts = replace(batch.shortcuts, rounds=None, shared_rows=False, degrees_only=False)
             replace(batch, shortcuts=shortcuts).evaluate(field, states, hops)
     return watch.seconds["model"]

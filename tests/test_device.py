@@ -116,7 +116,7 @@ def _graph() -> Data:
 
 
 def _wide(nodes: int = 90) -> Data:
-    """A larger graph without them, whose first round is computed by products of matrices."""
+    """A larger graph without them, of which degrees are counted."""
     data = random_graph(3, nodes, chance=0.06)
     data.edge_index, _ = remove_self_loops(data.edge_index)
     return data
@@ -369,14 +369,14 @@ def items_where_free(free: int) -> tuple[int, int]:
     device = simulated_device()
     torch.get_device_module(device).mem_get_info = lambda _: (free, 1 << 40)
     try:
-        return batch_items(device, 1 << 29, 16, 1 << 16), batch_items(CPU, 1 << 29, 16, 1 << 16)
+        return batch_items(device, 1 << 29, 16), batch_items(CPU, 1 << 29, 16)
     finally:
         del torch.get_device_module(device).mem_get_info
 
 
 def test_batches_fill_the_memory_that_is_allowed_and_half_of_what_is_free(on_device) -> None:
-    assert on_device(items_where_free, 1 << 40) == ((1 << 29) // 256, 1 << 16)
-    assert on_device(items_where_free, 1 << 20) == ((1 << 19) // 256, 1 << 16)
+    assert on_device(items_where_free, 1 << 40) == ((1 << 29) // 256, 1 << 18)
+    assert on_device(items_where_free, 1 << 20) == ((1 << 19) // 256, 1 << 18)
 
 
 def slopes_on_both() -> list[list[Any]]:

@@ -148,23 +148,16 @@ def thresholds(draw: random.Random | None = None) -> Iterator[None]:
     ]
     if draw is not None:
         changed += [
-            (rows, "_CACHE_ITEMS", draw.choice([1, 50, 400, rows._CACHE_ITEMS])),
+            (rows, "_BATCH_ITEMS", draw.choice([1, 50, 400, rows._BATCH_ITEMS])),
             (graph_game, "_BLOCK_BYTES", draw.choice([1000, 20_000, graph_game._BLOCK_BYTES])),
             (profile, "_MOST_ITEMS", draw.choice([0, profile._MOST_ITEMS])),
         ]
     before = [(where, name, getattr(where, name)) for where, name, _ in changed]
-    original = rows.Rows.__init__
-
-    def eager(self: Any, *arguments: Any, **named: Any) -> None:
-        original(self, *arguments, **{"lazy_from": 0, **named})
-
     try:
         for where, name, value in changed:
             setattr(where, name, value)
-        rows.Rows.__init__ = eager
         yield
     finally:
-        rows.Rows.__init__ = original
         for where, name, value in before:
             setattr(where, name, value)
 

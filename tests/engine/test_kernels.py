@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -21,7 +19,6 @@ from torch_geometric.utils import degree
 
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import kernels
-from graphsvx.engine.kernels import FirstRound
 from graphsvx.engine.rows import Rows, Shortcuts
 from graphsvx.testing.oracle import credit_of
 from tests.engine.test_lazy import make_graph, outputs
@@ -79,10 +76,9 @@ def test_fast_layers_equal_their_own_code(kind: str, loops: bool, features: int)
         data.edge_index = torch.cat([data.edge_index, own.repeat(2, 1), own[:5].repeat(2, 1)], 1)
     slow = outputs(model, data, Shortcuts(3, shared_rows=False))
     reach = 3 if kind.startswith("gcn") else 2
-    for eager in (0, 1 << 12):
-        for lean in (True, False):
-            quick = outputs(model, data, Shortcuts(reach, rounds=2, products=lean), eager=eager)
-            torch.testing.assert_close(quick, slow, atol=3e-6, rtol=1e-5)
+    for degrees_only in (True, False):
+        quick = outputs(model, data, Shortcuts(reach, rounds=2, degrees_only=degrees_only))
+        torch.testing.assert_close(quick, slow, atol=3e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["gcn", "gcn improved", "gcn without loops", "graphconv"])
@@ -96,65 +92,21 @@ def test_edge_weights_and_loops_of_the_graph_count(kind: str) -> None:
         data.edge_weight = torch.rand(data.num_edges, generator=rng) + 0.5
         model = Stack(kind, 5, weighted=True).eval()
         slow = outputs(model, data, Shortcuts(3, shared_rows=False))
-        for lean in (True, False):
-            quick = outputs(model, data, Shortcuts(3, rounds=2, products=lean))
+        for degrees_only in (True, False):
+            quick = outputs(model, data, Shortcuts(3, rounds=2, degrees_only=degrees_only))
             torch.testing.assert_close(quick, slow, atol=3e-6, rtol=1e-5)
 
 
-# Layers whose first round is not computed by products: their own code runs, or they read weights.
-_OWN_CODE = {"gcn as given", "graphconv max", "sage project"}
-
-
-@pytest.mark.parametrize("features", [5, 300])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_first_round_by_products_equals_the_layers_own_code(
-    kind: str, features: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sums: list[int] = []
-    plain = FirstRound.sums
-
-    def counted(self: FirstRound, *arguments: Tensor) -> Tensor:
-        sums.append(len(self.index))
-        return plain(self, *arguments)
-
-    monkeypatch.setattr(FirstRound, "sums", counted)
-    for seed in range(3):
-        model, data = Stack(kind, features).eval(), make_graph(features, seed=seed)
-        double = data.edge_index[:, :7]  # edges that are there twice count twice
-        data.edge_index = torch.cat([data.edge_index, double, double.flip(0)], 1)
-        slow = outputs(model, data, Shortcuts(3, shared_rows=False))
-        reach = 3 if kind.startswith("gcn") else 2
-        shortcuts = Shortcuts(reach, rounds=2, products=True)
-        quick = outputs(model, data, shortcuts)
-        torch.testing.assert_close(quick, slow, atol=3e-6, rtol=1e-5)
-    assert bool(sums) is (kind not in _OWN_CODE)
-
-
-def test_a_first_round_of_features_of_its_own_is_not_computed_by_products() -> None:
-    class Shifted(Stack):
-        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: None = None) -> Tensor:
-            return super().forward(x + torch.arange(len(x))[:, None] % 7, edge_index, edge_weight)
-
-    model, data = Shifted("sage", 5).eval(), make_graph(5)
-    shortcuts = Shortcuts(2, rounds=2)
-    torch.testing.assert_close(
-        outputs(model, data, replace(shortcuts, products=True)), outputs(model, data, shortcuts)
-    )
-
-
-@pytest.mark.parametrize("products", [False, True])
 @pytest.mark.parametrize("steepness", [30, 1000])
 @pytest.mark.parametrize("kind", ["gat", "gatv2", "transformer"])
-def test_steep_attention_equals_the_layers_own_code(
-    kind: str, steepness: float, products: bool
-) -> None:
+def test_steep_attention_equals_the_layers_own_code(kind: str, steepness: float) -> None:
     model, data = Stack(kind, 5).eval(), make_graph(5)
     with torch.no_grad():
         for name, parameter in model.first.named_parameters():
             if name in ("att_src", "att", "lin_query.weight"):
                 parameter.mul_(steepness)
     slow = outputs(model, data, Shortcuts(3, shared_rows=False))
-    quick = outputs(model, data, Shortcuts(2, rounds=2, products=products))
+    quick = outputs(model, data, Shortcuts(2, rounds=2))
     torch.testing.assert_close(quick, slow, atol=1e-4, rtol=1e-4)
 
 
@@ -214,6 +166,6 @@ def test_degrees_that_the_model_reads_itself_are_right(monkeypatch: pytest.Monke
         e = explain(model, data, node=1, method=GraphSVX(samples=4000))
         assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)
         assert e.certificate.fallback is None
-    assert any(not shortcuts.products for shortcuts in ways), (
+    assert any(not shortcuts.degrees_only for shortcuts in ways), (
         "counting edges does not do for this model"
     )

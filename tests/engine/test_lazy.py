@@ -73,9 +73,7 @@ def make_graph(features: int = WIDE, nodes: int = 60, seed: int = 0) -> Data:
 
 
 @torch.no_grad()
-def outputs(
-    model: nn.Module, data: Data, shortcuts: Shortcuts, count: int = 40, eager: int = 0
-) -> Tensor:
+def outputs(model: nn.Module, data: Data, shortcuts: Shortcuts, count: int = 40) -> Tensor:
     query = build_query(model, data, node=1)
     evaluator = choose_evaluator(query, None, 0)
     rng = np.random.default_rng(0)
@@ -86,7 +84,7 @@ def outputs(
     layers = ModelLayers.of(query.model.submodules)
     rows = Rows(
         query, evaluator.field, None, shortcuts.reach, True,
-        shortcuts=shortcuts, layers=layers, lazy_from=eager,
+        shortcuts=shortcuts, layers=layers,
     )  # fmt: skip
     return rows.evaluate(evaluator.field, perturbations)
 
@@ -117,7 +115,7 @@ def test_no_fallback_and_no_wide_copy(kind: str, monkeypatch: pytest.MonkeyPatch
             return before(self)
 
         monkeypatch.setattr(sort, "plain", watched)
-    outputs(model, data, Shortcuts(3, rounds=2), eager=0)
+    outputs(model, data, Shortcuts(3, rounds=2))
     assert bool(wide) == (kind == "sage-max")  # a maximum is of rows themselves
     monkeypatch.undo()
     assert explain(model, data, node=1).certificate.fallback is None

@@ -17,6 +17,7 @@ from torch_geometric.nn import GraphConv, conv
 
 from graphsvx.engine import rows
 from graphsvx.games.graph_game import GraphGame
+from graphsvx.generators import isolate
 
 GAMES = [(family, seed) for family in FAMILIES for seed in range(3)]
 GAMES += [("layers", seed) for seed in range(3, 10)] + [("changed", seed) for seed in range(3, 15)]
@@ -65,10 +66,10 @@ def test_a_wrong_value_is_noticed(monkeypatch: pytest.MonkeyPatch, size: float) 
 
 
 def test_thresholds_are_restored() -> None:
-    before = rows._CACHE_ITEMS, rows.Rows.__init__
+    before = rows._BATCH_ITEMS, isolate._WIDE
     with thresholds(random.Random(3)):
-        assert rows.Rows.__init__ is not before[1]
-    assert (rows._CACHE_ITEMS, rows.Rows.__init__) == before
+        assert before[1] != isolate._WIDE
+    assert before == (rows._BATCH_ITEMS, isolate._WIDE)
 
 
 def test_changes_of_code_are_undone() -> None:

@@ -267,7 +267,7 @@ class _Checked:
             not self.pools,
             self.checks(_TYPED_CHECKS if self.by_type else passed, replays, reason),
             has_kernels=profile.known and not self.pools and profile.layers.all_fast,
-            has_slopes=shortcuts.products,
+            has_slopes=shortcuts.degrees_only,
             shortcuts=shortcuts,
             layers=profile.layers,
         )
@@ -304,7 +304,7 @@ class _Checked:
             if depth is None:
                 return [Shortcuts(None)]
             outer = Shortcuts(depth + 1, depth)
-            inner = replace(outer, reach=depth + layers.may_read_degrees, products=True)
+            inner = replace(outer, reach=depth + layers.may_read_degrees, degrees_only=True)
             return [inner, outer]
         cuts = [False]
         if plan.tables:
@@ -354,7 +354,7 @@ class _Checked:
                 field = self.field(None if shortcuts.reach is None else depth)
                 probes = Probes.of(query, field, self.seed)
             rows = self.rows(probes.alone.field, shortcuts, replays, reason)
-            if self.passes(probes, replace(rows, lazy_from=0)):  # as a large batch is evaluated
+            if self.passes(probes, rows):
                 if self.keeps and reason is None:
                     rows = self.expecting(rows)
                     if rows.field.hops.max(initial=0) == (depth or 0):  # all rounds were tried
@@ -370,7 +370,7 @@ class _Checked:
         """Look-ups, and batches of whole graphs."""
         probes = Probes.of(self.query, self.field(None), self.seed)
         rows = self.rows(probes.alone.field, Shortcuts(None), self.replays)
-        if self.passes(probes, replace(rows, lazy_from=0)):
+        if self.passes(probes, rows):
             without, rounds = self._no_look_ups, self.profile.depth
             if without is None and rounds is not None:
                 replays = max(self.replays, _REPLAYS_LOOK_UPS)

@@ -4,12 +4,6 @@ PyG gathers a row for each edge, weighs it and scatters it. In a batch whose edg
 target (`BatchEdges`), `torch.embedding_bag` adds the rows of each segment where they are: several
 times faster.
 
-Before the first round all graphs of a batch have the same features, so what an edge (j, t) sends
-is the same in all of them, and graphs differ in which nodes are active. The sum that t receives is
-then a product of two matrices (`FirstRound`), [graphs, in-neighbours of t] of zeros and ones (or of
-degrees) and [in-neighbours of t, width] of messages. The outermost nodes of the field, by far the
-most, need no rows in the batch.
-
 A layer of one's own that reads its in-edges only is registered in the same way:
 
     register(LayerKernel(MyConv, reads_degrees=False))
@@ -19,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from math import sqrt
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import (
@@ -65,8 +57,6 @@ from graphsvx.engine.lazy import Lazy, PrefixRows, SharedRows, StoredRows, plain
 from graphsvx.engine.structure import aggregates_locally
 
 _ALONE = 1e-6  # share of all weights: with no more than this left, a sender is the only one
-# exp(-x) may underflow for larger x: then in double precision, or not at all.
-_STEEP, _STEEPEST = 70.0, 600.0
 
 
 # --- edges of a batch --------------------------------------------------------------------
@@ -88,20 +78,16 @@ class BatchEdges:
     """Whether there are self-loops."""
     degree: Tensor | None = None
     """In-degree of each row, if edges that only add to a degree are not listed."""
-    first_round: FirstRound | None = None
-    """The edges of the first round, if they are not listed here."""
     activity: Tensor | None = None
     """How active the sender of each edge is, if outputs are differentiated by it; else they are."""
     _shared: dict[Any, Any] = field(default_factory=dict)
 
-    def begin_with(self, first_round: FirstRound) -> None:
-        """Take the edges of the first round, degrees and differentiable activity from there."""
-        self.first_round = first_round
-        if first_round.degree is not None:
-            self.degree = first_round.of_rows(first_round.degree)[:, 0]
-        if first_round.active.requires_grad:
-            activity = first_round.of_rows(first_round.active)[:, 0]
-            self.activity = activity.index_select(0, self.index[0])
+    @staticmethod
+    def of(index: Tensor, weight: Tensor | None, ends: Ids, rows: int, loops: bool) -> BatchEdges:
+        """Edges with these `ends` [2, edges] between so many nodes."""
+        starts = np.zeros(rows + 1, dtype=np.int64)
+        np.cumsum(np.bincount(ends[1], minlength=rows), out=starts[1:])
+        return BatchEdges(index, weight, ends[0], ends[1], starts, loops)
 
     @property
     def rows(self) -> int:
@@ -168,32 +154,35 @@ class EdgeSegments:
         above the sum of all others, the derivative itself may be many times larger.
         """
         heads, width = values.shape[1:]
-        activity = None if self.activity is None else self.activity.to(values.dtype)[:, None]
-        active = weights if activity is None else weights * activity.detach()
+        alone = None
+        if self.activity is not None:
+            activity = self.activity.to(weights.dtype)[:, None]
+            present, change = activity.detach(), activity - activity.detach()
+            targets, own = self.targets(), weights.detach()
+            norm = own.new_zeros(len(self.starts), heads).index_add_(0, targets, own * present)
+            norm = norm.index_select(0, targets)
+            others = norm + own * (1 - 2 * present)
+            alone = others <= _ALONE * norm
+            steepness = norm.masked_fill(norm == 0, 1) / others
+            weights = weights * present + own * steepness.masked_fill(alone, 0) * change
         head = torch.arange(heads, device=sources.device)[:, None]
         # The sum of the weights is one more column of the values.
         table = functional.pad(values, (0, 1), value=1.0).reshape(-1, width + 1)
-        starts = self.starts + head * len(sources)
         sums = embedding_sum(
             (sources * heads + head).reshape(-1),
             table,
-            starts.reshape(-1),
-            active.t().reshape(-1),
+            (self.starts + head * len(sources)).reshape(-1),
+            weights.t().reshape(-1),
         )
         total = sums.view(heads, len(self.starts), width + 1).transpose(0, 1)
         norm = total[:, :, width:]
         means = total[:, :, :width] / norm.masked_fill(norm == 0, 1)
-        if activity is None:
+        if alone is None:
             return means
-        targets, joins = self.targets(), 1 - 2 * activity.detach()
-        before, norm, weights = means.detach()[targets], norm.detach()[targets], weights.detach()
-        others = norm[:, :, 0] + weights * joins
-        alone = others <= _ALONE * norm[:, :, 0]
-        share = weights / others.masked_fill(alone, 1)
-        apart = values.detach().index_select(0, sources) - before
-        difference = torch.where(alone[:, :, None], before, share[:, :, None] * apart)
-        change = (activity - activity.detach())[:, :, None]
-        return means.index_add(0, targets, change * difference)
+        edges = alone.any(1).nonzero()[:, 0]  # without these senders there is nothing
+        at = targets.index_select(0, edges)
+        lost = means.detach()[at] * (change * alone)[edges][:, :, None]
+        return means.index_add(0, at, lost)
 
     def pointer(self) -> Tensor:
         """Segment boundaries [segments + 1]."""
@@ -219,186 +208,11 @@ def embedding_sum(
     )[0]
 
 
-# --- the first round ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class FieldEdges:
-    """Edges into the nodes that the first round computes, sorted by target; no self-loops."""
-
-    sources: Tensor
-    targets: Tensor
-    starts: list[int]
-    """The edges into node t are starts[t]:starts[t + 1]."""
-
-    @property
-    def count(self) -> int:
-        """Number of nodes that the first round computes: the first ones of the field."""
-        return len(self.starts) - 1
-
-    @staticmethod
-    def of(field: Field, rounds: int, device: torch.device) -> FieldEdges:
-        """Of a model with so many rounds. Nodes of a field are sorted by hops."""
-        count = int(np.searchsorted(field.hops, rounds))
-        edges = field.by_target
-        edges = edges[: int(np.searchsorted(field.target[edges], count))]
-        target = field.target[edges]
-        sources, targets = as_tensors(device, field.source[edges], target)
-        starts = np.searchsorted(target, np.arange(count + 1)).tolist()
-        return FieldEdges(sources, targets, starts)
-
-
-@dataclass(frozen=True, eq=False)
-class FirstRound:
-    """The edges of a batch in its first round; stands for `BatchEdges`."""
-
-    edges: FieldEdges
-    active: Tensor
-    """Which nodes are active, [nodes, graphs]."""
-    degree: Tensor | None
-    """In-degrees, [nodes, graphs], if a layer reads them."""
-    index: Tensor
-    """The node of each row of the batch."""
-    cells: Tensor
-    """Position of each row of the batch in the flattened [nodes, graphs]."""
-    loops = False
-    """Fields with self-loops have no first round."""
-
-    @staticmethod
-    def of(
-        edges: FieldEdges,
-        active: NDArray[np.bool_],
-        degrees: NDArray[np.float32] | None,
-        nodes: Tensor,
-        graphs: Tensor,
-    ) -> FirstRound:
-        """For `active` and `degrees` [nodes, graphs] and the node and graph of each row."""
-
-        def contiguous(values: NDArray[Any]) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(values)).to(nodes.device)
-
-        degree = None if degrees is None else contiguous(degrees)
-        cells = nodes * active.shape[1] + graphs
-        return FirstRound(edges, contiguous(active), degree, nodes, cells)
-
-    def as_function_of(self, active: Tensor, sources: Tensor, targets: Tensor) -> FirstRound:
-        """The same as a differentiable function of `active` [nodes, graphs], 0 or 1.
-
-        `sources` and `targets`: the edges that degrees count.
-        """
-        degree = self.degree
-        if degree is not None:
-            change = active - active.detach()
-            degree = degree.index_add(0, targets, change.index_select(0, sources))
-        return replace(self, active=active, degree=degree)
-
-    def takes(self, x: Any) -> bool:
-        """Whether x stands for rows of the field's nodes."""
-        return isinstance(x, SharedRows) and x.index is self.index
-
-    def segments(self, rows: int) -> FirstRound:  # noqa: ARG002  (as of BatchEdges)
-        """The edges into all rows."""
-        return self
-
-    def add(self, x: Any, mode: str = "sum") -> Tensor:
-        """Sum (or mean) of the rows of x over active in-neighbours, a row for each of the batch."""
-        base = plain(x.base)
-        if mode == "sum":
-            return self.sums(base.index_select(0, self.edges.sources))
-        equal = base.new_ones(len(self.edges.sources), 1)
-        return self._weighted_means(equal, None, base[:, None])[:, 0]
-
-    def sums(self, messages: Tensor, scale: Tensor | None = None) -> Tensor:
-        """Sums of messages [edges, width] from active in-neighbours, [rows, width].
-
-        `scale` [nodes, graphs]: what a sender's messages are multiplied by, 0 if it is not active.
-        """
-        senders = self.active.to(messages.dtype) if scale is None else scale
-        starts, sources = self.edges.starts, self.edges.sources
-        received = []
-        for first, last in pairwise(starts):
-            part = senders.index_select(0, sources[first:last])
-            received.append(part.t() @ messages[first:last])
-        return torch.cat(received).index_select(0, self.cells)
-
-    def of_rows(self, values: Tensor) -> Tensor:
-        """Entries of [nodes, graphs] for each row of the batch, [rows, 1]."""
-        return values.reshape(-1).index_select(0, self.cells)[:, None]
-
-    def attend(self, scores: Tensor, self_scores: Tensor | None, values: Tensor) -> Tensor | None:
-        """Softmax of scores [edges, heads] over active in-neighbours, times values, and the sum.
-
-        `self_scores` [targets, heads]: of the targets' self-loops; `values` [nodes, heads, width].
-        A row without edges gives zeros. None: scores are too far apart for a common scale.
-        """
-        targets, scores = self.edges.targets, scores.detach()  # of features alone
-        top = scores.new_full((self.edges.count, scores.shape[1]), -torch.inf)
-        low = -top
-        if self_scores is not None:
-            top = low = self_scores = self_scores.detach()
-        top = top.index_reduce(0, targets, scores, "amax")
-        low = low.index_reduce(0, targets, scores, "amin")
-        steepest = float((top - low).amax())
-        if not steepest < _STEEPEST:
-            return None
-        precision = torch.float64 if steepest > _STEEP else values.dtype
-        weights = (scores - top.index_select(0, targets)).to(precision).exp_()
-        own_weights = None if self_scores is None else (self_scores - top).to(precision).exp_()
-        return self._weighted_means(weights, own_weights, values.to(precision)).to(values.dtype)
-
-    def _weighted_means(
-        self, weights: Tensor, self_weights: Tensor | None, values: Tensor
-    ) -> Tensor:
-        """Means of values [nodes, heads, width] over active in-neighbours, [rows, heads, width].
-
-        `weights` [edges, heads]; `self_weights` [targets, heads]: of the targets' self-loops.
-        """
-        # The sum of the weights is one more column of the values.
-        table = functional.pad(values, (0, 1), value=1.0)
-        messages = weights[:, :, None] * table.index_select(0, self.edges.sources)
-        total = self.sums(messages.flatten(1)).view(-1, *table.shape[1:])
-        if self_weights is not None:
-            own_weights = self_weights.index_select(0, self.index)
-            total = total + own_weights[:, :, None] * table.index_select(0, self.index)
-        norm = total[:, :, -1:]
-        means = total[:, :, :-1] / norm.masked_fill(norm == 0, 1)
-        if not self.active.requires_grad:
-            return means
-        return self._with_differences(means.detach(), norm.detach(), weights, values)
-
-    def _with_differences(
-        self, means: Tensor, norm: Tensor, weights: Tensor, values: Tensor
-    ) -> Tensor:
-        """Means whose derivative by `active` is the difference that a sender makes.
-
-        The derivative itself may be many times larger: where a sender is not active whose weight
-        is above the sum of all others.
-        """
-        graphs = self.active.shape[1]
-        shape = (self.edges.count * graphs, *means.shape[1:])
-        all_means = means.new_zeros(shape).index_copy(0, self.cells, means)
-        all_norms = norm.new_ones(*shape[:2], 1).index_copy(0, self.cells, norm)
-        change = (self.active - self.active.detach()).to(means.dtype)
-        joins = 1 - 2 * self.active.detach().to(means.dtype)  # 1, or -1 where it would leave
-        moved = []
-        for target, (first, last) in enumerate(pairwise(self.edges.starts)):
-            senders = self.edges.sources[first:last]
-            rows = slice(target * graphs, (target + 1) * graphs)
-            weight = weights[first:last, :, None]
-            others = all_norms[rows, :, 0].t() + weight * joins[senders][:, None]
-            share = torch.where(others > 0, weight / others, 0) * change[senders][:, None]
-            received = torch.einsum("ehg,ehw->ghw", share, values[senders])
-            moved.append(received - share.sum(0).t()[:, :, None] * all_means[rows])
-        return means + torch.cat(moved).index_select(0, self.cells)
-
-
 # --- layers ------------------------------------------------------------------------------
 
 
-Forward = Callable[[Any, Any, BatchEdges | FirstRound, int], Any]
-"""(layer, x, edges, rows) -> the first `rows` rows of the layer's output; None: not computed.
-
-In the first round of a batch x stands for rows of the field's nodes."""
+Forward = Callable[[Any, Any, BatchEdges, int], Any]
+"""(layer, x, edges, rows) -> the first `rows` rows of the layer's output; None: not computed."""
 
 
 @dataclass(frozen=True)
@@ -423,7 +237,7 @@ def _has_hooks(*modules: nn.Module) -> bool:
     return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
 
-def _sum_projected(layer: Any, lin: Any, x: Any, edges: Any, rows: int) -> Tensor | None:
+def _sum_projected(layer: Any, lin: Any, x: Any, edges: BatchEdges, rows: int) -> Tensor | None:
     """lin(aggregated rows), with the projection first where that is less work."""
     if type(lin) is not Linear or _has_hooks(lin):
         return None
@@ -446,13 +260,13 @@ def _add_projection(out: Tensor, lin: Any, x: Any, rows: int) -> Tensor:
     return out if lin.bias is None else out.add_(lin.bias)
 
 
-def _graph_conv(layer: Any, x: Any, edges: Any, rows: int) -> Any:
+def _graph_conv(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """W_1 X + W_2 (sum or mean over in-neighbours)."""
     out = _sum_projected(layer, layer.lin_rel, x, edges, rows)
     return None if out is None else _add_projection(out, layer.lin_root, x, rows)
 
 
-def _sage(layer: Any, x: Any, edges: Any, rows: int) -> Any:
+def _sage(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """W_1 X + W_2 (mean or sum over in-neighbours)."""
     out = None if layer.project else _sum_projected(layer, layer.lin_l, x, edges, rows)
     if out is not None and layer.root_weight:
@@ -464,7 +278,7 @@ def _sage(layer: Any, x: Any, edges: Any, rows: int) -> Any:
 _GIN_WIDE = 64
 
 
-def _gin(layer: Any, x: Any, edges: Any, rows: int) -> Any:
+def _gin(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """nn((1 + eps) X + sum over in-neighbours)."""
     if x.shape[1] <= _GIN_WIDE:
         root = (1 + layer.eps) * plain(x[:rows])
@@ -477,35 +291,23 @@ def _gin(layer: Any, x: Any, edges: Any, rows: int) -> Any:
     return net[1:](out if net[0].bias is None else out + net[0].bias)
 
 
-def _gcn(layer: Any, x: Any, edges: BatchEdges | FirstRound, rows: int) -> Any:
+def _gcn(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """D^-1/2 (A + I) D^-1/2 X W + b."""
     loops = layer.add_self_loops
     if not layer.normalize or (loops and edges.loops):
         return None
-    if isinstance(edges, FirstRound):
-        if edges.degree is None:
-            return None
-        x = layer.lin(x)
-        # 1 / sqrt(degree) of a sender is its part of the weight of its edges.
-        root = _inverse_root(edges.degree.to(x.dtype) + loops)
-        out = edges.sums(plain(x.base).index_select(0, edges.edges.sources), root * edges.active)
-        own_root = edges.of_rows(root)
-        if loops:
-            out += own_root * plain(x)
-        out *= own_root
-    else:
-        x, segments = layer.lin(x), edges.segments(rows, loops)
+    x, segments = layer.lin(x), edges.segments(rows, loops)
 
-        def weights() -> Tensor:
-            degree = edges.degree
-            if degree is None:
-                degree = as_tensor(np.diff(edges.starts), edges.index.device)
-            root = _inverse_root(degree.to(x.dtype) + loops)
-            into = root[:rows].index_select(0, segments.targets())
-            return root.index_select(0, segments.sources).mul_(into)
+    def weights() -> Tensor:
+        degree = edges.degree
+        if degree is None:
+            degree = as_tensor(np.diff(edges.starts), edges.index.device)
+        root = _inverse_root(degree.to(x.dtype) + loops)
+        into = root[:rows].index_select(0, segments.targets())
+        return root.index_select(0, segments.sources).mul_(into)
 
-        weight = edges.once(("gcn", rows, loops, x.dtype), weights)
-        out = segments.add(x, weight=weight)
+    weight = edges.once(("gcn", rows, loops, x.dtype), weights)
+    out = segments.add(x, weight=weight)
     return out if layer.bias is None else out.add_(layer.bias)
 
 
@@ -549,26 +351,20 @@ _OfAttention = tuple[_Heads, _Heads, _Heads, Score]
 """What senders and receivers have for the scores, values, and the score itself."""
 
 
-def _attend(parts: _OfAttention, edges: Any, rows: int, loops: bool) -> Tensor | None:
+def _attend(parts: _OfAttention, edges: BatchEdges, rows: int, loops: bool) -> Tensor:
     """Means of values, weighed by a softmax of scores over each node's in-edges.
 
-    [rows, heads, width]; zeros for a node without edges. In the first round scores are those of the
-    field's own edges, which all graphs share.
+    [rows, heads, width]; zeros for a node without edges.
     """
     senders, receivers, values, score = parts
-    if isinstance(edges, FirstRound):
-        sent, received, ends = senders.table, receivers.table, edges.edges
-        self_scores = score(sent[: ends.count].clone(), received[: ends.count]) if loops else None
-        scores = score(sent.index_select(0, ends.sources), received.index_select(0, ends.targets))
-        return edges.attend(scores, self_scores, values.table)
     segments = edges.segments(rows, loops)
     targets = segments.targets()
     scores = score(senders.pick(segments.sources), receivers.pick(targets))
     shift = scores.new_full((rows, scores.shape[1]), -torch.inf)
-    shift.index_reduce_(0, targets, scores.detach(), "amax")
+    places = targets[:, None].expand_as(scores)
+    shift.scatter_reduce_(0, places, scores.detach(), "amax")
     weights = (scores - shift.index_select(0, targets)).exp_()
-    means: Tensor = segments.means(weights, values.table, values.at(segments.sources))
-    return means
+    return segments.means(weights, values.table, values.at(segments.sources))
 
 
 def _merge_heads(layer: Any, out: Tensor) -> Tensor:
@@ -576,7 +372,7 @@ def _merge_heads(layer: Any, out: Tensor) -> Tensor:
     return out.reshape(out.shape[0], -1) if layer.concat else out.mean(1)
 
 
-def _gat(layer: Any, x: Any, edges: Any, rows: int) -> Any:
+def _gat(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """GATConv and GATv2Conv, with scores of the sum of a sender's and a receiver's part."""
     second = isinstance(layer, GATv2Conv)
     loops = layer.add_self_loops
@@ -597,16 +393,13 @@ def _gat(layer: Any, x: Any, edges: Any, rows: int) -> Any:
             replace(values, table=(values.table * part).sum(-1))
             for part in (layer.att_src, layer.att_dst)
         )
-    out = _attend((senders, receivers, values, score), edges, rows, loops)
-    if out is None:
-        return None
-    out = _merge_heads(layer, out)
+    out = _merge_heads(layer, _attend((senders, receivers, values, score), edges, rows, loops))
     if layer.res is not None:
         out = _add_projection(out, layer.res, x, rows)
     return out if layer.bias is None else out + layer.bias
 
 
-def _transformer(layer: Any, x: Any, edges: Any, rows: int) -> Any:
+def _transformer(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """Attention with scores q_i . k_j / sqrt(width), and a (gated) skip connection."""
     if layer.lin_edge is not None:
         return None
@@ -617,10 +410,7 @@ def _transformer(layer: Any, x: Any, edges: Any, rows: int) -> Any:
     query, key, value = (
         _Heads.of(lin(x), layer.heads) for lin in (layer.lin_query, layer.lin_key, layer.lin_value)
     )
-    out = _attend((key, query, value, score), edges, rows, False)
-    if out is None:
-        return None
-    out = _merge_heads(layer, out)
+    out = _merge_heads(layer, _attend((key, query, value, score), edges, rows, False))
     if not layer.root_weight:
         return out
     skip = plain(layer.lin_skip(x[:rows]))
@@ -714,8 +504,8 @@ def fast_kernel(layer: nn.Module) -> LayerKernel | None:
 class ModelLayers:
     """Which modules of a model pass messages, and how. Holds no reference to any of them."""
 
-    layers: tuple[tuple[int, LayerKernel | None], ...]
-    """Their positions among the modules, with the kernel that computes them where there is one."""
+    layers: tuple[tuple[int, Forward | None], ...]
+    """Their positions among the modules, with the code that computes them where there is some."""
     widest: int
     """Largest number of output features of any layer."""
     follow_edges: bool
@@ -740,11 +530,12 @@ class ModelLayers:
         ]
         passing = [(at, part) for at, part in enumerate(parts) if isinstance(part, MessagePassing)]
         known = [kernel_of(layer) for _, layer in passing]
-        fast = [(at, fast_kernel(layer)) for at, layer in passing]
-        all_fast = all(kernel is not None for _, kernel in fast)
+        kernels = [fast_kernel(layer) for _, layer in passing]
+        forwards = [None if kernel is None else kernel.forward for kernel in kernels]
+        all_fast = None not in forwards
         normalised = all(type(layer) is not GCNConv or layer.normalize for _, layer in passing)
         return ModelLayers(
-            tuple(fast),
+            tuple((at, forward) for (at, _), forward in zip(passing, forwards, strict=True)),
             max(matrices, default=0),
             all(kernel is not None for kernel in known),
             any(kernel is not None and kernel.reads_degrees for kernel in known),

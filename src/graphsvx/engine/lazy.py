@@ -14,7 +14,7 @@ is slower, never wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -118,12 +118,23 @@ def _changes_its_input(name: str) -> bool:
 
 
 def _handles(
-    kinds: Iterable[type[Lazy]], *names: str
+    kinds: tuple[type[Lazy], ...], *names: str, of_any: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a handler of operations for kinds of lazy tensors."""
+    """Register a handler of operations for kinds of lazy tensors.
+
+    It is called where the first argument is of such a kind and no other one is lazy; `of_any`:
+    where any argument is.
+    """
 
     def register(handler: Callable[..., Any]) -> Callable[..., Any]:
-        _HANDLERS.update({(kind, name): handler for kind in kinds for name in names})
+        def of_first(*args: Any, **kwargs: Any) -> Any:
+            others = tensors(args[1:], kwargs)
+            if isinstance(args[0], kinds) and not any(isinstance(x, Lazy) for x in others):
+                return handler(*args, **kwargs)
+            return NotImplemented
+
+        chosen = handler if of_any else of_first
+        _HANDLERS.update({(kind, name): chosen for kind in kinds for name in names})
         return handler
 
     return register
@@ -243,29 +254,28 @@ class PrefixRows(StoredRows):
         return value[: self.base.shape[0]]
 
 
-@_handles([SharedRows], "index_select")
+@_handles((SharedRows,), "index_select")
 def _shared_index_select(x: Any, dim: int, index: Tensor) -> Any:
-    if not isinstance(x, SharedRows) or dim % x.dim() != 0 or isinstance(index, Lazy):
-        return NotImplemented
-    return SharedRows(x.base, x.index.index_select(0, index))
+    at_rows = dim % x.dim() == 0
+    return SharedRows(x.base, x.index.index_select(0, index)) if at_rows else NotImplemented
 
 
-@_handles([SharedRows], "__getitem__")
+@_handles((SharedRows,), "__getitem__")
 def _shared_getitem(x: Any, key: Any) -> Any:
     of_rows = isinstance(key, slice) or (isinstance(key, Tensor) and key.dim() == 1)
-    return SharedRows(x.base, x.index[key]) if of_rows and type(x) is SharedRows else NotImplemented
+    return SharedRows(x.base, x.index[key]) if of_rows else NotImplemented
 
 
-@_handles([SharedRows], "repeat")
+@_handles((SharedRows,), "repeat")
 def _shared_repeat(x: Any, *repeats: Any) -> Any:
     if len(repeats) != x.dim() or repeats[0] != 1:
         return NotImplemented
     return SharedRows(x.base.repeat(*repeats), x.index)
 
 
-@_handles([PrefixRows], "index_select")
+@_handles((PrefixRows,), "index_select")
 def _prefix_index_select(x: Any, dim: int, index: Tensor) -> Any:
-    if not isinstance(x, PrefixRows) or dim % x.dim() != 0 or isinstance(index, Lazy):
+    if dim % x.dim() != 0:
         return NotImplemented
     # Picked before the trimming hook runs: stay lazy until then. Rows beyond the prefix that are
     # read in spite of it are an error, not garbage.
@@ -275,9 +285,9 @@ def _prefix_index_select(x: Any, dim: int, index: Tensor) -> Any:
     return SharedRows(plain(x.base), index)
 
 
-@_handles([PrefixRows], "__getitem__")
+@_handles((PrefixRows,), "__getitem__")
 def _prefix_getitem(x: Any, key: Any) -> Any:
-    if not isinstance(x, PrefixRows) or not isinstance(key, slice):
+    if not isinstance(key, slice):
         return NotImplemented
     start, stop, step = key.indices(x.shape[0])
     if step != 1 or stop > x.base.shape[0]:
@@ -352,7 +362,7 @@ def _new_zeros(x: SharedRows | MixedRows, *shape: Any, **kwargs: Any) -> Any:
     return MixedRows(sizes[0], none, none, none.to(x.dtype), x.base)
 
 
-@_handles([MixedRows], "__getitem__")
+@_handles((MixedRows,), "__getitem__")
 def _mixed_getitem(x: MixedRows, key: Any) -> Any:
     if not isinstance(key, slice) or key.start or key.step not in (None, 1) or key.stop is None:
         return NotImplemented
@@ -364,7 +374,7 @@ def _mixed_getitem(x: MixedRows, key: Any) -> Any:
     return MixedRows(rows, row, column, weight, x.base)
 
 
-@_handles([MixedRows], "scatter_add_")
+@_handles((MixedRows,), "scatter_add_", of_any=True)
 def _scatter_add(into: Any, dim: int, index: Tensor, source: Any) -> Any:
     mixed = MixedRows.of(source)
     if mixed is None or dim != 0 or index.shape != mixed.shape or not _same_in_row(index):
@@ -375,7 +385,7 @@ def _scatter_add(into: Any, dim: int, index: Tensor, source: Any) -> Any:
     return MixedRows(into.shape[0], row, mixed.column, mixed.weight, mixed.base)
 
 
-@_handles([MixedRows], "scatter_reduce_")
+@_handles((MixedRows,), "scatter_reduce_", of_any=True)
 def _scatter_reduce(into: Any, *args: Any, **kwargs: Any) -> Any:
     """PyG's other aggregations: into fresh zeros, and what is returned is used."""
     if not isinstance(into, MixedRows) or into.row.numel():
@@ -402,14 +412,12 @@ def _scaled(x: Any, factor: Any, operation: Callable[[Tensor, Any], Tensor] = to
     return x.weighed(operation(x.weight, factor[:, 0][x.row]))
 
 
-@_handles([MixedRows], "div", "__truediv__")
+@_handles((MixedRows,), "div", "__truediv__")
 def _divided(x: Any, y: Any, **named: Any) -> Any:
-    if named or not isinstance(x, MixedRows):
-        return NotImplemented
-    return _scaled(x, y, torch.div)
+    return NotImplemented if named else _scaled(x, y, torch.div)
 
 
-@_handles(_SUMS, "mul", "__mul__", "__rmul__")
+@_handles(_SUMS, "mul", "__mul__", "__rmul__", of_any=True)
 def _multiplied(x: Any, y: Any, **named: Any) -> Any:
     rows, factor = (x, y) if isinstance(x, _SUMS) else (y, x)
     # A weight for each row: a copy would be as wide as the rows are.
@@ -442,26 +450,23 @@ def _summed(sign: int) -> Callable[..., Any]:
     return handler
 
 
-_handles(_SUMS, "add", "__add__", "__radd__")(_summed(1))
-_handles(_SUMS, "sub", "__sub__")(_summed(-1))
+_handles(_SUMS, "add", "__add__", "__radd__", of_any=True)(_summed(1))
+_handles(_SUMS, "sub", "__sub__", of_any=True)(_summed(-1))
 
 
-@_handles([MixedRows], "index_select")
+@_handles((MixedRows,), "index_select")
 def _mixed_index_select(x: Any, dim: int, index: Tensor) -> Any:
     """Rows of sums are not copied; a projection of them reaches the innermost rows."""
-    wide = isinstance(x, MixedRows) and dim == 0 and x.shape[1] >= _WIDE
-    return SharedRows(x, index) if wide and not isinstance(index, Lazy) else NotImplemented
+    return SharedRows(x, index) if dim == 0 and x.shape[1] >= _WIDE else NotImplemented
 
 
-@_handles([MixedRows], "linear")
+@_handles((MixedRows,), "linear")
 def _mixed_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
-    if not isinstance(x, MixedRows) or isinstance(weight, Lazy):
-        return NotImplemented
     done = x.times(plain(functional.linear(x.base, weight)))
     return done if bias is None else done + bias
 
 
-@_handles([MixedRows], "dropout")
+@_handles((MixedRows,), "dropout")
 def _mixed_dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001  (torch's)
     return NotImplemented if training and p else x
 
@@ -486,10 +491,8 @@ class StackedRows(Lazy):
         return torch.cat([*map(plain, self.parts)])
 
 
-@_handles([StackedRows], "linear")
+@_handles((StackedRows,), "linear")
 def _stacked_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
-    if not isinstance(x, StackedRows) or isinstance(weight, Lazy):
-        return NotImplemented
     return torch.cat([plain(functional.linear(part, weight, bias)) for part in x.parts])
 
 
@@ -511,7 +514,7 @@ class JoinedColumns(Lazy):
         return torch.cat([plain(part) for part in self.parts], -1)
 
 
-@_handles(_SUMS, "cat", "concat")
+@_handles(_SUMS, "cat", "concat", of_any=True)
 def _joined(tensors: Sequence[Any], dim: int = 0) -> Any:
     first = tensors[0]
     if first.dim() < 2 or dim not in (-1, first.dim() - 1):
@@ -522,10 +525,8 @@ def _joined(tensors: Sequence[Any], dim: int = 0) -> Any:
     return JoinedColumns(tensors) if wide else NotImplemented
 
 
-@_handles([JoinedColumns], "linear")
+@_handles((JoinedColumns,), "linear")
 def _joined_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
-    if not isinstance(x, JoinedColumns) or isinstance(weight, Lazy):
-        return NotImplemented
     blocks = torch.split(weight, [part.shape[-1] for part in x.parts], 1)
     out = functional.linear(x.parts[0], blocks[0], bias)
     for part, block in zip(x.parts[1:], blocks[1:], strict=True):
@@ -533,7 +534,7 @@ def _joined_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
     return out
 
 
-@_handles([JoinedColumns], "__getitem__")
+@_handles((JoinedColumns,), "__getitem__")
 def _joined_getitem(x: Any, key: Any) -> Any:
     """`x[:, i]`: one of several towers."""
     towers = isinstance(key, tuple) and len(key) == 2 and key[0] == slice(None)
@@ -581,11 +582,9 @@ class PatchedRows(Lazy):
         return longer
 
 
-@_handles([PatchedRows], "linear")
+@_handles((PatchedRows,), "linear")
 def _patched_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
     """What a layer makes of the original row, and of the difference, which is in few columns."""
-    if not isinstance(x, PatchedRows) or isinstance(weight, Lazy):
-        return NotImplemented
     done = functional.linear(x.table, weight, bias)
     original = x.table[: x.count, x.columns]
     # A product: to choose by a mask takes several times as long. Features are finite.
@@ -595,10 +594,9 @@ def _patched_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
     return torch.cat([done, moved.view(-1, done.shape[1])])
 
 
-@_handles([PatchedRows], "matmul", "__matmul__", "mm")
+@_handles((PatchedRows,), "matmul", "__matmul__", "mm")
 def _patched_matmul(x: Any, y: Any) -> Any:
-    two_matrices = isinstance(x, PatchedRows) and not isinstance(y, Lazy) and y.dim() == 2
-    return _patched_linear(x, y.t()) if two_matrices else NotImplemented
+    return _patched_linear(x, y.t()) if y.dim() == 2 else NotImplemented
 
 
 KINDS: tuple[type[Lazy], ...] = (

@@ -20,8 +20,8 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations, unreachable_unless
 from graphsvx.engine.calls import RowsByType, call_by_type
 from graphsvx.engine.evaluator import Evaluator, ReferenceGraph
-from graphsvx.engine.kernels import BatchEdges, FieldEdges, FirstRound, ModelLayers
-from graphsvx.engine.lazy import PatchedRows, SharedRows, plain
+from graphsvx.engine.kernels import BatchEdges, ModelLayers
+from graphsvx.engine.lazy import SharedRows, plain
 from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
 from graphsvx.utils.given_up import give_up, optional
@@ -37,20 +37,15 @@ class Shortcuts:
     """Message-passing rounds, each trimmed to the nodes that still matter; None: no trimming."""
     shared_rows: bool = True
     """Store equal feature rows once, and use the fast layer kernels."""
-    products: bool = False
+    degrees_only: bool = False
     """Where all layers have kernels: edges that only add to a degree are replaced by the degree,
-    and where all graphs have the same features, the first round is computed by products of matrices
-    (`kernels.first_round`)."""
+    and outputs can be differentiated by how active nodes are."""
     cut_tables: bool = False
     """Cut parameters with a row for each node of a type to the nodes of the batch."""
 
 
-# Larger batches are not faster: they do not fit into the caches of a CPU core.
-_CACHE_ITEMS = 1 << 16
-# The same, where many small operations, one for each type, take most of the time.
-_TYPED_ITEMS = 1 << 18
-_PRODUCT_ITEMS = 1 << 20  # nodes of all graphs whose first round is computed by products
-_FEW_GRAPHS = 32  # for fewer, products take as long as for so many
+# Nodes and edges of a batch on a CPU; larger ones are not faster.
+_BATCH_ITEMS = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +61,6 @@ class _Parts:
     """Edges of the field with influence in any perturbed graph, sorted by target."""
     degrees: NDArray[np.float32] | None
     """In-degrees, [nodes, graphs], where edges do not show them."""
-    first_round: FieldEdges | None
-    """Edges of a first round by products of matrices."""
 
     def take(self, part: slice) -> _Parts:
         """Those of some of the graphs."""
@@ -91,8 +84,6 @@ class Rows(Evaluator):
 
     shortcuts: Shortcuts
     layers: ModelLayers
-    lazy_from: int = 1 << 12
-    """Batches with fewer nodes use dense rows: lazy ones would cost more than they save."""
 
     @property
     def graph(self) -> Graph:
@@ -108,41 +99,20 @@ class Rows(Evaluator):
         """
         if hops is None:
             hops = self.hop_counts(field, perturbations)
-        return (self if field is self.field else replace(self, field=field))._evaluated(
-            perturbations, hops
-        )
-
-    def _evaluated(self, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+        here = self if field is self.field else replace(self, field=field)
         if not self.shortcuts.shared_rows:
             perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
-        counts_degrees = self._counts_degrees_only(perturbations)
-        degrees = self._degrees(hops) if counts_degrees else None
-        rounds = self.shortcuts.rounds or 0
-        first_round = self._first_round_edges(perturbations, counts_degrees)
-        with optional("the first round was not computed by products of matrices", ModelError):
-            if first_round is not None:
-                inner = _within_later_rounds(hops, first_round, rounds)
-                return self._in_batches(perturbations, inner, degrees, rounds - 1, first_round)
         with optional("edges that count for degrees only were evaluated too", ModelError):
-            if counts_degrees:
-                within_rounds = unreachable_unless(hops, hops <= rounds)
-                return self._in_batches(perturbations, within_rounds, degrees, rounds)
-        return self._in_batches(perturbations, hops, None, self.shortcuts.reach)
+            if here._counts_degrees_only(perturbations):
+                rounds = self.shortcuts.rounds or 0
+                inner = unreachable_unless(hops, hops <= rounds)
+                return here._in_batches(here._parts(perturbations, inner, rounds, degrees_in=hops))
+        return here._in_batches(here._parts(perturbations, hops, self.shortcuts.reach))
 
-    def _in_batches(
-        self,
-        perturbations: Perturbations,
-        hops: HopCounts,
-        degrees: NDArray[np.float32] | None,
-        reach: int | None,
-        first_round: FieldEdges | None = None,
-    ) -> Tensor:
-        graphs = self._parts(perturbations, hops, degrees, reach, first_round)
-        items = (graphs.levels < UNREACHABLE).sum(1) + (hops < UNREACHABLE).sum(1)
-        if first_round is not None:
-            items += self._limit() // self._graphs_at_once(first_round) + 1
-        elif graphs.levels.size + hops.size <= self._limit():
+    def _in_batches(self, graphs: _Parts) -> Tensor:
+        if graphs.levels.size + graphs.hops.size <= self._limit():
             return self._batch(graphs)
+        items = (graphs.levels < UNREACHABLE).sum(1) + (graphs.hops < UNREACHABLE).sum(1)
         return torch.cat([self._batch(graphs.take(part)) for part in self._chunks(items)])
 
     def slopes(
@@ -154,29 +124,29 @@ class Rows(Evaluator):
     ) -> Tensor | None:
         """Derivatives of scores by how active nodes are as senders, [graphs, nodes, scores].
 
-        For `score` of raw outputs. None: the first round is not computed by products, or the model
+        For `score` of raw outputs. None: senders are not all that graphs differ in, or the model
         cannot be differentiated.
         """
-        return replace(self, field=field, lazy_from=0)._slopes(perturbations, hops, score)
-
-    def _slopes(
-        self, perturbations: Perturbations, hops: HopCounts, score: Callable[[Tensor], Tensor]
-    ) -> Tensor | None:
-        counts_degrees = self._counts_degrees_only(perturbations)
-        first_round = self._first_round_edges(perturbations, counts_degrees)
-        if first_round is None:
+        here, graph, rounds = replace(self, field=field), self.graph, self.shortcuts.rounds
+        takes_more = graph.edge_weight is not None or graph.edge_attr is not None
+        changes = perturbations.changes_edges or perturbations.feature_row is not None
+        if not (self.shortcuts.degrees_only and rounds and self.layers.all_fast):
+            return None
+        if takes_more or graph.attributes or changes or field.has_loops:
+            return None
+        degrees_only = here._counts_degrees_only(perturbations)
+        if self.shortcuts.reach != rounds + degrees_only:
             return None
         # Inactive nodes are there as well, as senders of nothing.
+        all_hops = np.broadcast_to(field.hops.astype(hops.dtype), hops.shape)
+        inner = unreachable_unless(all_hops, all_hops <= rounds)
         active_hops = unreachable_unless(np.zeros_like(hops), perturbations.active)
-        degrees = self._degrees(active_hops) if counts_degrees else None
-        rounds = self.shortcuts.rounds or 0
-        all_hops = np.broadcast_to(self.field.hops.astype(hops.dtype), hops.shape)
-        inner = _within_later_rounds(all_hops, first_round, rounds)
-        graphs = self._parts(perturbations, inner, degrees, rounds - 1, first_round)
-        active = as_tensor(perturbations.active.T, self.graph.x.device).float()
-        active.requires_grad_(True)
+        graphs = here._parts(
+            perturbations, inner, rounds, degrees_in=active_hops if degrees_only else None
+        )
+        active = as_tensor(perturbations.active.T, graph.x.device).float().requires_grad_(True)
         try:
-            return self._differentiated(score, active, graphs)
+            return here._differentiated(score, active, graphs)
         except (ModelError, RuntimeError) as error:
             give_up("derivatives of the model were not used", error)
             return None
@@ -193,38 +163,10 @@ class Rows(Evaluator):
             ]
             return torch.stack(slopes, 2)
 
-    def _first_round_edges(
-        self, perturbations: Perturbations, counts_degrees: bool
-    ) -> FieldEdges | None:
-        """Edges of a first round by products of matrices.
-
-        None: what edges send in it is not the same in all perturbed graphs, or it is not worth it.
-        """
-        shortcuts, graph = self.shortcuts, self.graph
-        if not (shortcuts.products and shortcuts.rounds and self.layers.all_fast):
-            return None
-        if self.lazy_from and len(perturbations) < _FEW_GRAPHS:
-            return None
-        if shortcuts.reach != shortcuts.rounds + counts_degrees or self.field.has_loops:
-            return None
-        if graph.edge_weight is not None or graph.edge_attr is not None or graph.attributes:
-            return None
-        if perturbations.changes_edges or perturbations.feature_row is not None:
-            return None
-        edges = FieldEdges.of(self.field, shortcuts.rounds, graph.x.device)
-        fits = len(edges.sources) * self.layers.widest * 16 <= self.query.memory
-        return edges if fits else None
-
-    def _graphs_at_once(self, first_round: FieldEdges) -> int:
-        """Graphs whose first round is computed by the same products."""
-        items = batch_items(self.graph.x.device, self.query.memory, 4, _PRODUCT_ITEMS)
-        received = first_round.count * max(1, self.layers.widest)
-        return max(1, min(items // self.field.size, 4 * items // received))
-
     def _counts_degrees_only(self, perturbations: Perturbations) -> bool:
         """Whether nodes beyond the last round contribute only to the degrees of GCN layers."""
         shortcuts, model = self.shortcuts, self.query.model
-        if not shortcuts.products or shortcuts.reach != (shortcuts.rounds or 0) + 1:
+        if not shortcuts.degrees_only or shortcuts.reach != (shortcuts.rounds or 0) + 1:
             return False
         return self.layers.need_degrees_only(model, self.field, perturbations)
 
@@ -243,18 +185,21 @@ class Rows(Evaluator):
         self,
         perturbations: Perturbations,
         hops: HopCounts,
-        degrees: NDArray[np.float32] | None,
         reach: int | None,
-        first_round: FieldEdges | None,
+        degrees_in: HopCounts | None = None,
     ) -> _Parts:
-        """The nodes with these hops, and the edges into nodes fewer hops away than `reach`."""
+        """The nodes with these hops, and the edges into nodes fewer hops away than `reach`.
+
+        `degrees_in`: hops in graphs of which the nodes have the degrees.
+        """
         field, edges = self.field, self.field.by_target
+        degrees = None if degrees_in is None else self._degrees(degrees_in)
         if reach is not None and perturbations.added_edges is None:
             # Hop counts in a perturbed graph are at least those in the full graph.
             edges = edges[field.hops[field.target[edges]] < reach]
         if not self.local:
             levels = perturbations.active_edges(field)[:, edges].view(np.uint8) - np.uint8(1)
-            return _Parts(perturbations, hops, levels, edges, degrees, first_round)
+            return _Parts(perturbations, hops, levels, edges, degrees)
         # Gathering rows is several times faster than columns. The boundary is always active.
         across = np.ascontiguousarray(hops.T)
         live = np.ones((len(field.ids), len(hops)), dtype=bool)
@@ -265,7 +210,7 @@ class Rows(Evaluator):
         levels = np.ascontiguousarray(unreachable_unless(by_edge, matters).T)
         if perturbations.changes_edges:
             levels = unreachable_unless(levels, perturbations.active_edges(field)[:, edges])
-        return _Parts(perturbations, hops, levels, edges, degrees, first_round)
+        return _Parts(perturbations, hops, levels, edges, degrees)
 
     def _chunks(self, items: Ids) -> list[slice]:
         """Slices of the batch whose nodes and edges stay below the limit."""
@@ -278,31 +223,16 @@ class Rows(Evaluator):
             first, spent = last, int(run[last - 1])
         return parts
 
-    def _is_lazy(self, table: Tensor, rows: int) -> bool:
-        """Whether feature rows are shared, not copied."""
-        if not self.shortcuts.shared_rows or isinstance(table, PatchedRows):
-            return self.shortcuts.shared_rows
-        return rows > (max(self._eager_limit(16), table.shape[0]) if self.lazy_from else 0)
-
-    def _eager_limit(self, features: int) -> int:
-        """Number of rows up to which dense rows are faster; fewer for wide feature vectors."""
-        return self.lazy_from * features // max(features, self.graph.num_features)
-
     def _limit(self) -> int:
         """Largest number of nodes and edges of a batch."""
         graph = self.graph
         copied = 0 if self.shortcuts.shared_rows else graph.num_features
         width = max(self.layers.widest, copied, 16)  # of the widest layer
-        on_cpu = _TYPED_ITEMS if graph.has_types else _CACHE_ITEMS
-        return batch_items(graph.x.device, self.query.memory, width, on_cpu)
+        return batch_items(graph.x.device, self.query.memory, width)
 
     def _batch(self, graphs: _Parts, active: Tensor | None = None) -> Tensor:
         """Raw outputs of perturbed graphs that are evaluated in one call."""
-        perturbations, degrees, first_round = (
-            graphs.perturbations,
-            graphs.degrees,
-            graphs.first_round,
-        )
+        perturbations, degrees = graphs.perturbations, graphs.degrees
         field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
         graph, device = self.graph, self.graph.x.device
         place = (BatchRows.by_hops if self.local else BatchRows.by_graph)(graphs.hops)
@@ -311,42 +241,47 @@ class Rows(Evaluator):
             return self._call_by_type(perturbations, place, edge, ends, boundary)
         table, rows = self._feature_rows(perturbations, place, boundary)
         unread = graph.edge_weight is None and graph.edge_attr is None and not graph.attributes
-        index, edge_index, positions, graph_of = as_tensors(
-            device,
-            rows,
-            ends,
-            no_ids() if unread else field.edges[edge],
-            no_ids() if first_round is None else place.graph,
+        index, edge_index, positions = as_tensors(
+            device, rows, ends, no_ids() if unread else field.edges[edge]
         )
-        lazily = first_round is not None or self._is_lazy(table, len(rows))
+        lazily = shortcuts.shared_rows
         x = SharedRows(table, index) if lazily else table.index_select(0, index)
         batch, pairs = self._batch_and_pairs(count)
-        trims = first_round is not None or len(rows) > self._eager_limit(1)
         weights, attributes = graph.edge_rows(positions)
         batch_edges = None
         if shortcuts.shared_rows:
-            starts = np.zeros(len(rows) + 1, dtype=np.int64)
-            np.cumsum(np.bincount(ends[1], minlength=len(rows)), out=starts[1:])
-            batch_edges = BatchEdges(edge_index, weights, ends[0], ends[1], starts, field.has_loops)
-            if degrees is not None and first_round is None:  # which has degrees of its own
+            batch_edges = BatchEdges.of(edge_index, weights, ends, len(rows), field.has_loops)
+            if degrees is not None:
                 batch_edges.degree = as_tensor(degrees[place.node, place.graph], device)
-            if first_round is not None:
-                begin = FirstRound.of(first_round, perturbations.active.T, degrees, index, graph_of)
-                if active is not None:
-                    inner_ends = np.stack([field.source, field.target])[:, field.inner_edges]
-                    begin = begin.as_function_of(active, *as_tensor(inner_ends, device))
-                batch_edges.begin_with(begin)
-        within = place.within(shortcuts.rounds if trims else None)
+            if active is not None:
+                self._differentiate(batch_edges, active, place)
         further = None
         if graph.attributes:
             ids = as_tensor(self._ids(place, boundary), device)
             further = graph.attributes_at(ids, positions, 1 if self.local else count)
+        within = place.within(shortcuts.rounds)
         with trimmed(self.query.model.submodules, self.layers, within, batch_edges):
             out = self.query.model(x, edge_index, weights, attributes, batch, pairs, further)
         if not self.local or pairs is not None:
             return plain(out)[:, None, :]
         # Centres have hop count 0, so they come first, graph by graph.
         return plain(out[: count * field.centres]).reshape(count, field.centres, -1)
+
+    def _differentiate(self, edges: BatchEdges, active: Tensor, place: BatchRows) -> None:
+        """Edges of a batch as a function of which nodes are `active` [nodes, graphs], 0 or 1."""
+        field = self.field
+        node, graph, source, target = as_tensors(
+            active.device,
+            place.node,
+            place.graph,
+            field.source[field.inner_edges],
+            field.target[field.inner_edges],
+        )
+        edges.activity = active[node, graph].index_select(0, edges.index[0])
+        if edges.degree is not None:
+            change = (active - active.detach()).index_select(0, source)
+            by_node = torch.zeros_like(active).index_add(0, target, change)
+            edges.degree = edges.degree + by_node[node, graph]
 
     def _call_by_type(
         self, perturbations: Perturbations, place: BatchRows, edge: Ids, ends: Ids, boundary: int
@@ -423,23 +358,17 @@ class Rows(Evaluator):
         return batch, pairs
 
 
-def batch_items(device: torch.device, memory: int, width: int, on_cpu: int) -> int:
+def batch_items(device: torch.device, memory: int, width: int) -> int:
     """Largest number of nodes and edges of a batch whose widest layer has `width` numbers for each.
 
-    At most `on_cpu` on a CPU. Other devices need large batches: as many as fit into `memory`, or
+    Other devices than a CPU need large batches: as many as fit into `memory`, or
     into half of the memory that is free there if that is less.
     """
     if device.type == "cpu":
-        return max(1, min(on_cpu, memory // (16 * width)))
+        return max(1, min(_BATCH_ITEMS, memory // (16 * width)))
     free = getattr(torch.get_device_module(device), "mem_get_info", None)
     usable = memory if free is None else min(memory, free(device)[0] // 2)
     return max(1, usable // (16 * width))
-
-
-def _within_later_rounds(hops: HopCounts, first_round: FieldEdges, rounds: int) -> HopCounts:
-    """Hop counts of the nodes that the rounds after the first read."""
-    inner = hops[:, : first_round.count]
-    return unreachable_unless(inner, inner < rounds)
 
 
 # Copies of a part of the graph.

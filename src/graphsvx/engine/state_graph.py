@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids, as_tensor, row_sizes, taken
+from graphsvx.core.arrays import Bools, Floats, Ids, as_tensors, row_sizes, taken
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.core.perturbation import Perturbations
-from graphsvx.engine.kernels import ModelLayers
+from graphsvx.engine.kernels import BatchEdges, ModelLayers
 from graphsvx.engine.lazy import SharedRows, plain
+from graphsvx.engine.trim import trimmed
 
 Result = TypeVar("Result")
 Numbers = NDArray[np.int32]
@@ -180,14 +181,18 @@ class StateGraphs:
         return BatchStates(perturbations, edges, levels)
 
     def evaluate(self, states: BatchStates, call: Call[Result]) -> Result:
-        """What the model gives on the graph of all states, of which those at the end come last."""
-        rows, edge_index, positions = self._state_graph(states)
-        x = SharedRows(states.perturbations.feature_table, rows)
-        return call(
-            plain(x) if self.layers.all_fast else x,  # such layers take rows as they are
-            edge_index,
-            *self.graph.edge_rows(positions),
-        )
+        """What the model gives on the graph of all states, of which those at the end come first."""
+        levels, submodules = states.levels[::-1], self.model.submodules
+        rows, ends, positions = self._state_graph(states, levels)
+        sizes = [BatchStates.count([level]) for level in levels]
+        within = np.cumsum(sizes[: self.depth + 1]).tolist()
+        device = self.graph.x.device
+        index, edge_index, edge_ids = as_tensors(device, rows, ends, positions)
+        weight, attributes = self.graph.edge_rows(edge_ids)
+        edges = BatchEdges.of(edge_index, weight, ends, len(rows), self.field.has_loops)
+        x = SharedRows(plain(states.perturbations.feature_table), index)
+        with trimmed(submodules, self.layers, within, edges):
+            return call(x, edge_index, weight, attributes)
 
     def nodes_after(self, rounds: int) -> int:
         """Number of nodes whose state after some rounds matters: the first ones of the field.
@@ -258,13 +263,13 @@ class StateGraphs:
             parts.append((degree, len(into) + 1))
         return number_states(parts, len(states.number))
 
-    def _state_graph(self, states: BatchStates) -> tuple[Tensor, Tensor, Tensor]:
+    def _state_graph(self, states: BatchStates, levels: Levels) -> tuple[Ids, Ids, Ids]:
         """All states as one graph: rows of the feature table, edges, and these in the user's graph.
 
-        Its edges go from the states of a level to those of the next one.
+        `levels`: the last one first. Edges, sorted by target, go from the states of a level to
+        those of the next one.
         """
-        field, device, levels = self.field, self.graph.x.device, states.levels
-        feature_rows, edges = states.perturbations.feature_rows(), states.edges
+        field, feature_rows = self.field, states.perturbations.feature_rows()
         starts = np.cumsum([0, *(len(states.example) for level in levels for states in level)])
         first_node = np.cumsum([0, *(len(level) for level in levels)])
         rows: list[Ids] = []
@@ -272,6 +277,7 @@ class StateGraphs:
         targets: list[Ids] = []
         positions: list[Ids] = []
         for number, level in enumerate(levels):
+            is_first = number == len(levels) - 1
             for u, node in enumerate(level):
                 at = first_node[number] + u
                 vertices = np.arange(starts[at], starts[at + 1])
@@ -279,27 +285,23 @@ class StateGraphs:
                     rows.append(np.zeros(len(vertices), dtype=np.int64))
                     continue
                 rows.append(feature_rows[node.example, u])
-                into = np.array([*self._loops[u], *(self._in_edges[u] if number else ())], np.int64)
+                into = np.array([*self._loops[u], *(() if is_first else self._in_edges[u])], int)
                 senders = np.empty((len(vertices), len(into)), dtype=np.int64)
                 present = np.empty(senders.shape, dtype=bool)
                 for i, e in enumerate(into):
                     w = field.source[e]
-                    present[:, i] = edges.there(e, node.example) != 0
+                    present[:, i] = states.edges.there(e, node.example) != 0
                     if w == u:
                         senders[:, i] = vertices
                     else:
-                        before = levels[number - 1][w].number[node.example]
-                        senders[:, i] = starts[first_node[number - 1] + w] + before
+                        before = levels[number + 1][w].number[node.example]
+                        senders[:, i] = starts[first_node[number + 1] + w] + before
                 state, place = present.nonzero()
                 sources.append(senders[state, place])
                 targets.append(vertices[state])
                 positions.append(into[place])
-        edge_index = np.stack([np.concatenate(part) for part in (sources, targets)])
-        return (
-            as_tensor(np.concatenate(rows), device),
-            as_tensor(edge_index, device),
-            as_tensor(field.edges[np.concatenate(positions)], device),
-        )
+        ends = np.stack([np.concatenate(part) for part in (sources, targets)])
+        return np.concatenate(rows), ends, field.edges[np.concatenate(positions)]
 
 
 def _by_node(edges: Ids, target: Ids, nodes: int) -> list[Ids]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import pairwise
 from math import log2
 from typing import final
 
@@ -120,7 +119,7 @@ def _outputs_at_centres(
     except ModelError as error:  # of the model or of look-ups: batches show which
         give_up("coalitions were evaluated in batches, not looked up", error)
         return None
-    at = out.shape[0] - sum(len(node.example) for node in states.last)
+    at = 0
     columns = []
     for node in states.last:
         columns.append(out.index_select(0, at + as_tensor(node.number, out.device)))
@@ -225,12 +224,9 @@ class Lookup:
     def _embed(self, states: BatchStates) -> tuple[list[list[Tensor]], list[Pooling]]:
         """Embeddings of the states of each node after the last round, for each pooling."""
         embeddings, poolings = self.states.evaluate(states, self.pooled_model.embed)
-        ends = np.cumsum([len(node.example) for node in states.last])
-        ends = np.concatenate([[0], ends]) - ends[-1] + len(embeddings[0])
-        return [
-            [plain(part[first:last]) for first, last in pairwise(ends.tolist())]
-            for part in embeddings
-        ], poolings
+        sizes = [len(node.example) for node in states.last]
+        last = (plain(part[: sum(sizes)]) for part in embeddings)
+        return [[*part.split(sizes)] for part in last], poolings
 
 
 def _within(limit: int, nodes: list[NodeStates], looked_up: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphsvx.engine.kernels import BatchEdges, LayerKernel, ModelLayers, is_plain_call
+from graphsvx.engine.kernels import BatchEdges, Forward, ModelLayers, is_plain_call
 from graphsvx.engine.lazy import PrefixRows
 from graphsvx.engine.structure import replaced_calls
 from graphsvx.utils.exclusive import taking_back
@@ -98,7 +98,7 @@ class _KernelForward:
     """Replaces a layer's `forward` during one call of the model."""
 
     layer: Any
-    kernel: LayerKernel
+    kernel: Forward
     rounds: _Rounds
     edges: BatchEdges
 
@@ -108,21 +108,14 @@ class _KernelForward:
             return type(layer).forward(layer, x, edge_index, *rest, **named)
         limit = rounds.limit(layer) if rounds.prefix else edges.rows
         if limit is not None and is_plain_call(x, edge_index, rest, named, edges):
-            out = self._computed(x, limit)
+            out = self.kernel(layer, x, edges, limit)
             if out is not None:
                 rounds.done += 1
                 return out if limit == edges.rows else PrefixRows(out, edges.rows)
-        if edges.degree is not None or edges.first_round is not None:
+        if edges.degree is not None or edges.activity is not None:
             raise RuntimeError("a layer was called in a way that needs all edges of the batch")
         with rounds.hooked(layer):
             return type(layer).forward(layer, x, edge_index, *rest, **named)
-
-    def _computed(self, x: Any, rows: int) -> Any:
-        """The first `rows` rows of the output; None: the kernel does not apply."""
-        first_round = None if self.rounds.done else self.edges.first_round
-        if self.kernel.forward is None or not (first_round is None or first_round.takes(x)):
-            return None
-        return self.kernel.forward(self.layer, x, first_round or self.edges, rows)
 
 
 @contextmanager
