@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 BOUNDS = {
     "graphsvx/cli": 1_870,
     "graphsvx/core": 5_000,
-    "graphsvx/engine": 6_950,
+    "graphsvx/engine": 5_270,
     "graphsvx/estimators": 3_630,
     "graphsvx/explorer": 2_790,
     "graphsvx/games": 1_100,
