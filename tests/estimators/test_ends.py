@@ -15,7 +15,7 @@ from graphsvx import GraphSVX, explain
 from graphsvx.estimators.least_squares import WLS
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import All
-from graphsvx_lab.studies.properties import NoEnds, WithEnds
+from graphsvx_lab.studies.variants import NoEnds, WithEnds
 
 
 def test_without_its_ends_an_additive_game_is_fitted_as_well():
