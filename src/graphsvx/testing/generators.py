@@ -122,7 +122,7 @@ def _features(batch: Perturbations) -> Tensor:
 
 def _check_form(laws: Laws, batch: Perturbations, setup: GameSetup, coalitions: int) -> None:
     field = setup.field
-    laws.require(isinstance(batch, Perturbations), "returns a Perturbations record")
+    laws.require_type(batch, Perturbations, "returns a Perturbations record")
     right = batch.active.dtype == bool and batch.active.shape == (coalitions, field.size)
     laws.require(right, "active is boolean, [coalitions, nodes of the field]")
     for name in ("added_edges", "removed_edges"):
@@ -201,7 +201,7 @@ def check_players(kind: PlayerKind, *, seeds: Iterable[int] = range(4)) -> None:
 
     """
     laws, compared = Laws(kind), 0
-    laws.require(isinstance(kind, PlayerKind), "is a graphsvx.methods.player_kinds.PlayerKind")
+    laws.require_type(kind, PlayerKind, "is a graphsvx.methods.player_kinds.PlayerKind")
     for seed in seeds:
         model, data = random_model(seed), random_graph(seed, nodes=4)
         compared += _check_credit(laws, kind, kind.generator, model, data)

@@ -39,6 +39,10 @@ class Laws:
         if not bool(holds):
             raise AssertionError(f"{self.block!r}: {law}{self.case and f' ({self.case})'}")
 
+    def require_type(self, value: object, kind: type, law: str) -> None:
+        """Require an instance of a class."""
+        self.require(isinstance(value, kind), law)
+
     @contextmanager
     def random_state_untouched(self) -> Iterator[None]:
         """Require that the global random numbers of torch and numpy are as before."""
@@ -179,13 +183,14 @@ def _check_fit(
         fit = estimator(masks, values, empty, full)
     unchanged = all(map(np.array_equal, before, map(np.asarray, arguments)))
     laws.require(unchanged, "its arguments are left as they were")
-    laws.require(isinstance(fit, Fit), "returns a graphsvx.estimators.Fit")
+    laws.require_type(fit, Fit, "returns a graphsvx.estimators.Fit")
     by_player, by_output = (outputs, players), (outputs,)
     shapes = {"values": by_player, "errors": by_player, "base": by_output, "r2": by_output}
     for name, shape in shapes.items():
         part = getattr(fit, name)
-        right = isinstance(part, Tensor) and (part.shape, part.dtype) == (shape, torch.float64)
-        laws.require(right, f"{name} is a float64 tensor {list(shape)}")
+        law = f"{name} is a float64 tensor {list(shape)}"
+        laws.require_type(part, Tensor, law)
+        laws.require((part.shape, part.dtype) == (shape, torch.float64), law)
     finite = all(bool(part.isfinite().all()) for part in (fit.values, fit.base, fit.r2))
     laws.require(finite, "values, base and r2 are finite")
     stated = (fit.errors.isnan() | (fit.errors.isfinite() & (fit.errors >= 0))).all()
@@ -235,7 +240,7 @@ def check_mask(mask: Mask, *, keeps_budget: bool = True) -> None:
 
     """
     laws = Laws(mask)
-    laws.require(isinstance(getattr(mask, "separate", None), bool), "`separate` is True or False")
+    laws.require_type(getattr(mask, "separate", None), bool, "`separate` is True or False")
     answered = 0
     for players in (1, 2, 3, 6, 12, 40):
         rng = np.random.default_rng(players)
@@ -283,10 +288,10 @@ def _check_one(
 
 
 def _check_arrays(laws: Laws, masks: Masks, game: FunctionGame) -> None:
-    laws.require(isinstance(masks, Masks), "returns a graphsvx.masks.Masks")
+    laws.require_type(masks, Masks, "returns a graphsvx.masks.Masks")
     rows, weights, count, players = masks.rows, masks.weights, len(masks.rows), game.players
-    boolean = isinstance(rows, np.ndarray) and rows.dtype == bool
-    laws.require(boolean, "rows are a numpy array of booleans")
+    laws.require_type(rows, np.ndarray, "rows are a numpy array of booleans")
+    laws.require(rows.dtype == bool, "rows are a numpy array of booleans")
     laws.require(rows.shape == (count, players), "rows are [rows, players]")
     sizes = rows.sum(1)
     inner = ((sizes > 0) & (sizes < players)).all() or masks.credit is not None
