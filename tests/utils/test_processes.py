@@ -57,15 +57,15 @@ def _dying() -> Any:
 
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.EMFILE])
 def test_fewer_workers_than_asked_for_do_all_of_the_work(number, monkeypatch) -> None:
-    start, begun = processes._start, []
+    no_interrupt, begun = processes._no_interrupt, []
 
-    def limited(*args: Any) -> Any:
-        begun.append(args)
+    def limited(method: str) -> Any:
+        begun.append(method)
         if len(begun) != 2:
             raise OSError(number, os.strerror(number))
-        return start(*args)
+        return no_interrupt(method)
 
-    monkeypatch.setattr(processes, "_start", limited)
+    monkeypatch.setattr(processes, "_no_interrupt", limited)
     with pytest.raises(InputError, match=r"lets no worker process start: .*use one worker"):
         _results(abs, [-1, -2, -3], 3)
     assert _results(abs, [-1, -2, -3], 3) == {-1: 1, -2: 2, -3: 3}

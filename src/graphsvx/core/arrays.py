@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,8 +14,6 @@ from graphsvx.errors import InputError
 Ids = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-PackedWords = NDArray[np.uint64]
-Number = TypeVar("Number", bound=np.generic)
 
 
 def no_ids() -> Ids:
@@ -37,14 +35,6 @@ def setdiff_sorted(nodes: Ids, seen: Ids) -> Ids:
     if len(seen):
         new &= seen.take(seen.searchsorted(ordered), mode="clip") != ordered
     return ordered[new]
-
-
-def taken(table: NDArray[Number], places: NDArray[np.int32] | Ids) -> NDArray[Number]:
-    """`table[places]` of a vector; numpy would copy places of 32 bits to 64 first."""
-    picked: NDArray[Number] = (
-        torch.from_numpy(table).index_select(0, torch.from_numpy(places)).numpy()
-    )
-    return picked
 
 
 def row_sizes(rows: Bools) -> Ids:
@@ -75,32 +65,19 @@ def as_tensor(array: NDArray[Any], device: torch.device) -> Tensor:
 # --- rows as keys --------------------------------------------------------------------------
 
 
-def _bytes(parts: tuple[NDArray[Any], ...]) -> NDArray[np.uint8]:
+def row_keys(*parts: NDArray[Any]) -> list[bytes]:
+    """One hashable key per row; equal rows have equal keys."""
     packed = [
         np.packbits(part, axis=1)
         if part.dtype == bool
         else np.ascontiguousarray(part).view(np.uint8)
         for part in parts
     ]
-    return packed[0] if len(packed) == 1 else np.concatenate(packed, axis=1)
-
-
-def row_keys(*parts: NDArray[Any]) -> list[bytes]:
-    """One hashable key per row; equal rows have equal keys."""
-    joined = np.ascontiguousarray(_bytes(parts))
+    joined = np.ascontiguousarray(np.concatenate(packed, axis=1))
     width = joined.shape[1]
     if width == 0:
         return [b""] * len(joined)
     return joined.view(np.dtype((np.void, width)))[:, 0].tolist()
-
-
-def packed_words(*parts: NDArray[Any]) -> PackedWords:
-    """Rows packed into 64-bit words, [rows, words]; booleans take one bit each."""
-    joined = _bytes(parts)
-    width = joined.shape[1]
-    padded = np.zeros((len(joined), max(1, -(-width // 8)) * 8), dtype=np.uint8)
-    padded[:, :width] = joined
-    return padded.view(np.uint64)
 
 
 class RowIds:
@@ -125,6 +102,11 @@ class RowIds:
 
 _LARGEST = 8 * 2**30
 """Bytes of a tensor that may be larger than the memory that stores it."""
+
+
+def shape_of(value: object) -> tuple[int, ...]:
+    """The shape of a tensor; () for anything else."""
+    return tuple(value.shape) if isinstance(value, Tensor) else ()
 
 
 def must_be_readable(value: object, name: str) -> None:

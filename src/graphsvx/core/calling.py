@@ -1,7 +1,8 @@
 """How a model is called: which attributes of the data go to which of its parameters.
 
 The engine uses tables: x [nodes, features], edge_index [2, edges], weights and attributes of
-edges. A `CallPlan` turns them back into what the user's model takes.
+edges. A `CallPlan` turns them back into what the user's model takes; models of graphs with types
+are given `Inputs`, as dictionaries by type or with `edge_type`.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import FunctionType, MethodType
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch_geometric.data import Batch, Data, HeteroData
 
-from graphsvx.core.graph import ADJACENCIES, EDGE_SET, DataForm, attribute_names
+from graphsvx.core.arrays import Ids, as_tensor, shape_of
+from graphsvx.core.graph import ADJACENCIES, EDGE_SET, DataForm, Graph
+from graphsvx.core.names import attribute_names, attribute_of
+from graphsvx.core.types import FLAT, EdgeType
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import shown
 
@@ -26,7 +28,6 @@ Through = Literal["forward", "encode", "encode and decode"]
 Parameters = Mapping[str, inspect.Parameter]
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_PARAMETERS: WeakKeyDictionary[Any, Parameters] = WeakKeyDictionary()
 _OPTIONAL = ("edge_weight", "edge_attr", "batch", "edge_label_index")
 _COUNTS = {"batch_size", "num_graphs", "ptr"}
 """What follows from the number of nodes and from `batch`."""
@@ -64,10 +65,9 @@ class CallPlan:
         self,
         model: Callable[..., Any],
         inputs: Mapping[str, Any],
-        parameters: Mapping[str, Tensor] | None = None,
     ) -> Any:
         """The model's output for a graph given by its attributes; those that are None are not
-        passed by keyword. `parameters` replace those of a module."""
+        passed by keyword."""
         values = inputs if self.form == _PLAIN else self._in_form(inputs)
         if self.attributes & _COUNTS:
             values = {**values, **self._counts(values)}
@@ -79,10 +79,6 @@ class CallPlan:
         by_position = [values[attribute] for attribute in self.positional]
         if self.as_data:
             by_position, by_name = [self._data(values)], {}
-        if parameters and isinstance(model, nn.Module):
-            replaced = {f"model.{name}": value for name, value in parameters.items()}
-            method = _Method(model, self.through)
-            return functional_call(method, replaced, tuple(by_position), by_name)
         if self.through == "forward":
             return model(*by_position, **by_name)
         encoded = model.encode(*by_position, **by_name)  # type: ignore[attr-defined]  # it has one
@@ -91,12 +87,10 @@ class CallPlan:
         options = {"sigmoid": False} if self.without_sigmoid else {}
         return model.decode(encoded, values[_PAIRS], **options)  # type: ignore[attr-defined]  # it has one
 
-    def cut(self, model: Callable[..., Any], node_rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Parameters with a row for each node of a type, cut to the nodes that are there."""
-        if not isinstance(model, nn.Module):
-            return {}
+    def cut_tables(self, model: nn.Module, node_rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Parameters (of `model.`) with a row for each node of a type, cut to the nodes there."""
         tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        return {name: tensors[name][node_rows[kind]] for name, kind in self.tables.items()}
+        return {f"model.{n}": tensors[n][node_rows[kind]] for n, kind in self.tables.items()}
 
     def _data(self, values: Mapping[str, Any]) -> Data | HeteroData:
         """All attributes as one `Data`; as a `Batch`, which knows its graphs, if there is batch."""
@@ -150,19 +144,6 @@ USUAL = CallPlan()
 """(x, edge_index)."""
 
 
-class _Method(nn.Module):
-    """A method of a model as a module, for `functional_call`."""
-
-    def __init__(self, model: nn.Module, method: str) -> None:
-        super().__init__()
-        self.model, self.method = model, method
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if self.method == "encode":
-            return self.model.encode(*args, **kwargs)  # type: ignore[operator]  # a method
-        return self.model(*args, **kwargs)
-
-
 def _hetero_data(values: Mapping[str, Any]) -> HeteroData:
     """Dictionaries by type as the data object that a model takes.
 
@@ -180,7 +161,6 @@ def _hetero_data(values: Mapping[str, Any]) -> HeteroData:
 
 
 def _adjacency(values: Mapping[str, Any], count: int, layout: torch.layout) -> Tensor:
-    """Sparse matrix whose row i holds the edges into node i."""
     entries = values["edge_weight"] if values["edge_attr"] is None else values["edge_attr"]
     size = (count, count, *entries.shape[1:])
     ends = values["edge_index"].flip(0)
@@ -194,82 +174,126 @@ def _adjacency(values: Mapping[str, Any], count: int, layout: torch.layout) -> T
 
 def unwrapped(model: Any) -> Any:
     """The module inside of `torch.compile` and `DataParallel`; anything else as it is."""
-    while isinstance(model, nn.Module):
-        inner = getattr(model, "_orig_mod", None)
-        if inner is None and isinstance(
-            model, (nn.DataParallel, nn.parallel.DistributedDataParallel)
-        ):
-            inner = model.module
-        if inner is None:
-            break
-        model = inner
-    return model
+    while True:
+        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            model = model.module
+        elif isinstance(model, nn.Module) and hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        else:
+            return model
 
 
 def plan_call(
     model: Callable[..., Any],
     data: Any,
+    graph: Graph,
     *,
     arguments: Mapping[str, str] | None,
     whole_graphs: bool,
     links: bool,
     decoder: bool,
+    relation: bool,
 ) -> CallPlan:
-    """Read from the model's signature which attributes of `data` it takes, and how.
+    """Read from the model's signature which attributes of the data it takes, and how.
 
-    `arguments` maps parameters to attributes where their names differ.
+    `arguments` maps parameters to attributes where their names differ. Attributes of HeteroData
+    are dictionaries by type, such as `x_dict`.
     """
-    through, function = _entry(model, links, decoder)
-    parameters = _parameters(function)
-    must_take_a_graph(function)
-    attributes = attribute_names(data)
-    names = {name for name in attributes if getattr(data, name, None) is not None}
-    available = (names | {"x", "edge_index", "num_nodes"}) - {"batch", _PAIRS}
-    takes_data = through == "forward" and not arguments and _takes_data(parameters, names)
-    if whole_graphs or several_graphs(data) or (takes_data and "batch" in names):
-        available.add("batch")
+    by_type, hetero = graph.has_types, not graph.types.flat
+    through, function = entry(model, links=links, decoder=decoder, by_type=by_type)
+    parameters = signature_of(function)
+    if not parameters and inspect.isroutine(function) and not inspect.isbuiltin(function):
+        raise InputError(
+            "the model takes no arguments; let it take the graph: def forward(self, x, edge_index)"
+        )
+    names = {name for name in attribute_names(data) if attribute_of(data, name) is not None}
+    if by_type:
+        names = {*graph.types.node_values, *graph.types.edge_values}
+    if hetero:
+        names = {f"{name}_dict" for name in (*names, "num_nodes")}
+    takes_data = not arguments and _takes_data(parameters, names)
+    takes_data &= (hetero and not links) if by_type else through == "forward"
+    batch, leading = "batch", ("x", "edge_index")
+    if hetero:
+        batch, leading = "batch_dict", ("x_dict", "edge_index_dict")
+    available = names.union(leading, () if hetero else ("num_nodes",)) - {batch, _PAIRS}
+    several = not by_type and (several_graphs(data) or (takes_data and batch in names))
+    if whole_graphs or several:
+        available.add(batch)
     if links:
-        available.add(_PAIRS)
-    mapped = _checked_arguments(arguments, parameters, available | {"batch"})
+        available |= {_PAIRS, "edge_label_type"} if relation else {_PAIRS}
+    mapped = _checked_arguments(arguments, parameters, available | {batch})
+    positional: tuple[str, ...] = ()
     if takes_data:
         # What a model reads of its Data is not known before it is called.
         read = available - {"num_nodes"}
-        if not names & {"edge_index", *ADJACENCIES}:
+        if not by_type and not names & {"edge_index", *ADJACENCIES}:
             read -= {"edge_index"}
-        return CallPlan((), tuple(sorted((name, name) for name in read)), as_data=True)
-    plan = _plan_arguments(parameters, mapped, available)
-    sigmoid = through == "encode and decode" and _has_sigmoid(model)
-    return CallPlan(*plan, through=through, without_sigmoid=sigmoid)
+        named = tuple((name, name) for name in sorted(read))
+    else:
+        positional, named = _plan_arguments(parameters, mapped, available, leading)
+    by_keyword = {attribute for _, attribute in named}
+    return CallPlan(
+        positional,
+        named,
+        takes_data,
+        through,
+        without_sigmoid=through == "encode and decode"
+        and any("sigmoid" in signature_of(method) for method in _decoders(model)),
+        tables=_tables(model, graph),
+        takes_ids=any(
+            kind not in graph.types.features and not value.is_floating_point()
+            for name, values in graph.types.node_values.items()
+            if {name, f"{name}_dict"} & by_keyword
+            for kind, value in values.items()
+        ),
+    )
 
 
-def must_take_a_graph(function: Callable[..., Any]) -> None:
-    """Raise an InputError for a function without parameters, which reads a graph of its own."""
-    if isinstance(function, (FunctionType, MethodType)) and not _parameters(function):
-        raise InputError(
-            "the model takes no arguments, so that it cannot be given another graph than its own; "
-            "let it take the graph: def forward(self, x, edge_index)"
-        )
+def _tables(model: Any, graph: Graph) -> dict[str, str]:
+    """Parameters and buffers with as many rows as a node type without features has nodes."""
+    types = graph.types
+    counts = {name: types.count(name) for name in types.node_types if name not in types.features}
+    if not counts or not isinstance(model, nn.Module):
+        return {}
+    tables = {}
+    for name, value in [*model.named_parameters(), *model.named_buffers()]:
+        matching = [kind for kind, count in counts.items() if value.dim() and len(value) == count]
+        named = [kind for kind in matching if kind in name]
+        if len(named or matching) == 1:
+            tables[name] = (named or matching)[0]
+    return tables
 
 
 def several_graphs(data: Any) -> bool:
     """Whether `data` is a batch of more than one graph."""
-    batch = getattr(data, "batch", None)
-    return isinstance(batch, Tensor) and batch.numel() > 0 and int(batch.max()) > 0
+    batch = attribute_of(data, "batch")
+    return shape_of(batch) > (0,) and int(batch.max()) > 0
 
 
-def _entry(
-    model: Callable[..., Any], links: bool, decoder: bool
+def entry(
+    model: Callable[..., Any],
+    *,
+    links: bool = False,
+    decoder: bool = False,
+    by_type: bool = False,
 ) -> tuple[Through, Callable[..., Any]]:
-    """The called function: the model, or its methods encode and decode."""
+    """The called function: the model, or its methods encode and decode.
+
+    `by_type`: the model's own decoder is not called by the plan, and the arguments of `encode` are
+    known where forward only passes its own on (GAE).
+    """
     if not isinstance(model, nn.Module):
         return "forward", model
-    has_forward = "forward" in _own_methods(model)
     if method_of(model, "encode") is None:
         return "forward", model.forward
-    takes_pairs = has_forward and _PAIRS in _parameters(model.forward)
+    is_own = any("forward" in vars(kind) for kind in type(model).__mro__ if kind is not nn.Module)
+    forward = signature_of(model.forward)
+    takes_pairs = _PAIRS in forward
     if links and method_of(model, "decode") is not None and not takes_pairs:
-        return "encode and decode", _encoder(model)
-    if not has_forward or (decoder and takes_pairs):
+        return "encode" if by_type else "encode and decode", _encoder(model)
+    passes_on = all(parameter.kind in _VARIADIC for parameter in forward.values())
+    if not is_own or (passes_on if by_type else decoder and takes_pairs):
         return "encode", _encoder(model)
     return "forward", model.forward
 
@@ -280,24 +304,18 @@ def method_of(model: Any, name: str) -> Callable[..., Any] | None:
     return member if callable(member) else None
 
 
-def _own_methods(model: nn.Module) -> set[str]:
-    """Names of methods that the model's own classes define."""
-    owners = [kind for kind in type(model).__mro__ if kind is not nn.Module and kind is not object]
-    return {name for kind in owners for name in vars(kind)}
-
-
 def _encoder(model: nn.Module) -> Callable[..., Any]:
     """encode(), or the encoder whose arguments it passes on (GAE)."""
     encode: Callable[..., Any] = model.encode  # type: ignore[assignment]  # a method
-    kinds = {parameter.kind for parameter in _parameters(encode).values()}
+    passes_on = all(p.kind in _VARIADIC for p in signature_of(encode).values())
     inner = method_of(model, "encoder")
-    return inner.forward if kinds <= {*_VARIADIC} and isinstance(inner, nn.Module) else encode
+    return inner.forward if passes_on and isinstance(inner, nn.Module) else encode
 
 
-def _has_sigmoid(model: Any) -> bool:
+def _decoders(model: Any) -> list[Callable[..., Any]]:
+    """decode(), and the decoder that it may pass its arguments on to (GAE)."""
     inner = method_of(model, "decoder")
-    functions = [model.decode, *([inner.forward] if isinstance(inner, nn.Module) else [])]
-    return any("sigmoid" in _parameters(function) for function in functions)
+    return [model.decode, *([inner] if isinstance(inner, nn.Module) else [])]
 
 
 def _takes_data(parameters: Parameters, names: set[str]) -> bool:
@@ -308,9 +326,9 @@ def _takes_data(parameters: Parameters, names: set[str]) -> bool:
         return False
     parameter = required[0]
     hint = parameter.annotation
-    if isinstance(hint, type) and hint is not parameter.empty:
-        return issubclass(hint, Data)
-    if isinstance(hint, str) and hint.rpartition(".")[2] in ("Data", "Batch"):
+    if isinstance(hint, type) and hint not in (parameter.empty, Any):
+        return issubclass(hint, (Data, HeteroData))
+    if str(hint).rpartition(".")[2] in ("Data", "Batch", "HeteroData"):
         return True
     return parameter.name not in (names | {"x", "edge_index"}) - {"batch", "data"}
 
@@ -335,20 +353,19 @@ def _checked_arguments(
 
 
 def _plan_arguments(
-    parameters: Parameters, mapped: dict[str, str], available: set[str]
+    parameters: Parameters, mapped: dict[str, str], available: set[str], leading: tuple[str, str]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Attributes given by position, and those given by keyword."""
     usual = [p for p in parameters.values() if p.kind not in _VARIADIC]
     if not usual and not mapped:  # (*args), or no signature that Python knows
-        return ("x", "edge_index"), ()
-    attribute_of = _choose_attributes(usual, mapped, available)
+        return leading, ()
+    attribute_of = _choose_attributes(usual, mapped, available, leading)
     order = [parameter.name for parameter in usual]
     # By position where x and edge_index come first: every callable understands that.
     positional = 0
     for at, parameter in enumerate(usual):
-        leading = at == positional < 2 and attribute_of.get(parameter.name) in ("x", "edge_index")
+        is_leading = at == positional < 2 and attribute_of.get(parameter.name) in leading
         by_keyword = parameter.kind is parameter.KEYWORD_ONLY
-        if (leading and not by_keyword) or (
+        if (is_leading and not by_keyword) or (
             parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in attribute_of
         ):
             positional = at + 1
@@ -364,38 +381,42 @@ def _plan_arguments(
 
 
 def _choose_attributes(
-    usual: list[inspect.Parameter], mapped: dict[str, str], available: set[str]
+    usual: list[inspect.Parameter],
+    mapped: dict[str, str],
+    available: set[str],
+    leading: tuple[str, str],
 ) -> dict[str, str]:
     """The attribute of each parameter: the one of its name, or x and edge_index in this order."""
     attribute_of: dict[str, str] = dict(mapped)
     unnamed: list[str] = []
+    supplied = SUPPLIED if leading[0] == "x" else set()
+    # A model of nodes may need batch too: it is one graph.
+    candidates = available | (supplied & {"batch", *_COUNTS})
     for parameter in usual:
         name, required = parameter.name, parameter.default is parameter.empty
         if name in attribute_of:
             continue
-        # A model of nodes may need batch too: it is one graph.
-        optional = available - _COUNTS - {"y", "num_nodes"}
-        candidates = available | {"batch", *_COUNTS} if required else optional
-        if name in candidates:
+        if name in (candidates if required else available - _COUNTS - {"y", "num_nodes"}):
             attribute_of[name] = name
-        elif required and name in SUPPLIED:
-            raise InputError(_missing(name))
+        elif required and name in supplied:
+            raise InputError(_missing(name, available))
         elif required:
             unnamed.append(name)
     used = {*attribute_of.values()}
-    left = [
-        name for name in ("x", "edge_index") if name not in used and not used & _STANDS_FOR[name]
-    ]
+    if used & {*ADJACENCIES}:  # which stand for edge_index
+        used.add("edge_index")
+    left = [name for name in leading if name not in used]
     if len(unnamed) > len(left):
-        raise InputError(_missing(unnamed[len(left)]))
+        raise InputError(_missing(unnamed[len(left)], available))
     return attribute_of | dict(zip(unnamed, left, strict=False))
 
 
-_STANDS_FOR: dict[str, set[str]] = {"x": set(), "edge_index": {*ADJACENCIES}}
-"""Attributes in place of which x or edge_index is not looked for."""
-
-
-def _missing(name: str) -> str:
+def _missing(name: str, available: set[str]) -> str:
+    if "x_dict" in available:
+        return (
+            f"the model needs {name!r}, which the data does not give; it gives "
+            f"{sorted(available)}; give a function of some of these that calls the model"
+        )
     return (
         f"the model needs {name!r}, which data does not have; set data.{name} (a row for each "
         f"node or edge), or say which attribute it is with arguments={{{name!r}: ...}}"
@@ -408,50 +429,125 @@ def adjacency_for(model: Callable[..., Any], data: Any, arguments: Any) -> str |
     present = [name for name in ADJACENCIES if name in names]
     if not present:
         return None
-    function = model.forward if isinstance(model, nn.Module) else model
-    requested = {*_parameters(function)}
-    if "edge_index" in names and _takes_data(_parameters(function), names):
+    parameters = signature_of(model)
+    if "edge_index" in names and _takes_data(parameters, names):
         raise InputError(
-            f"data has an edge_index and {present[0]}, and forward(data) may read either; delete "
-            f"the one that it does not read"
+            f"forward(data) may read edge_index or {present[0]}; delete the one it does not read"
         )
-    if isinstance(arguments, Mapping):
-        requested |= {*arguments.values()}
+    requested = [*parameters, *(arguments.values() if isinstance(arguments, Mapping) else ())]
     return next((name for name in present if name in requested), None)
 
 
 def signature_of(model: Callable[..., Any]) -> Parameters:
-    """Parameters of a model's forward, by name; empty where Python cannot tell."""
-    return _parameters(model.forward if isinstance(model, nn.Module) else model)
-
-
-def embedding_method(
-    model: Callable[..., Any], links: bool = False
-) -> tuple[Literal["forward", "encode"], Parameters]:
-    """The method that gives the outputs of nodes, and its parameters.
-
-    `encode` where the model has no forward of its own, or only one that passes its arguments on
-    (GAE), and for links if there is also `decode` and forward takes no pairs.
-    """
-    parameters = signature_of(model)
-    if not isinstance(model, nn.Module) or method_of(model, "encode") is None:
-        return "forward", parameters
-    passes_on = all(parameter.kind in _VARIADIC for parameter in parameters.values())
-    decodes = links and method_of(model, "decode") is not None and _PAIRS not in parameters
-    if passes_on or decodes:
-        return "encode", _parameters(_encoder(model))
-    return "forward", parameters
-
-
-def _parameters(function: Callable[..., Any]) -> Parameters:
-    """Parameters of a function; cached for methods."""
-    code = function.__func__ if isinstance(function, MethodType) else None
-    if code in _PARAMETERS:
-        return _PARAMETERS[code]
+    """Parameters of a function or of a module's forward, by name; {} where Python cannot tell."""
     try:
-        parameters = inspect.signature(function).parameters
+        return inspect.signature(
+            model.forward if isinstance(model, nn.Module) else model
+        ).parameters
     except (TypeError, ValueError):  # some builtins have no signature
         return {}
-    if isinstance(code, FunctionType):
-        _PARAMETERS[code] = parameters
-    return parameters
+
+
+# --- parts of graphs with types ------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """A graph as its model gets it by type: the user's, perturbed, or a batch of copies."""
+
+    x: Mapping[str, Tensor]
+    edge_index: Mapping[EdgeType, Tensor]
+    """Rows of the two ends within their node types, for each edge type ("" if flat)."""
+    edge_rows: Mapping[EdgeType, Tensor]
+    """Position of each edge in the user's edge_index of its type."""
+    node_rows: Mapping[str, Tensor]
+    """Id within its type of each node."""
+    batch: Mapping[str, Tensor] | None = None
+    """Graphs: the graph of each node."""
+    graphs: int = 1
+    pairs: Tensor | None = None
+    """Links: rows of the two ends, [2, pairs]."""
+    relation: int | None = None
+    """Links of a relational model: the relation that is scored."""
+
+
+def part_of(graph: Graph, ids: Ids, edges: Ids) -> Inputs:
+    """The part of a graph with the nodes `ids`, in this order, and edges between these."""
+    types, device = graph.types, graph.x.device
+    order = np.argsort(ids)
+    ends = order[np.searchsorted(ids, graph.edge_index.cpu().numpy()[:, edges], sorter=order)]
+    kinds = types.kinds(ids)
+    by_kind, starts, within = sorted_by_kind(kinds, len(types.node_types))
+    node_rows, x = {}, {}
+    for at, name in enumerate(types.node_types):
+        mine = ids[by_kind[starts[at] : starts[at + 1]]]
+        node_rows[name] = as_tensor(mine - types.node_starts[at], device)
+        if name in types.features:
+            unchanged = len(mine) == types.count(name) and bool((mine[1:] > mine[:-1]).all())
+            x[name] = types.features[name] if unchanged else types.rows(name, mine)
+    return Inputs(x, *edges_by_type(graph, within[ends], edges), node_rows)
+
+
+def whole(graph: Graph) -> Inputs:
+    """The whole graph."""
+    return part_of(graph, np.arange(graph.num_nodes), np.arange(graph.num_edges))
+
+
+def sorted_by_kind(kinds: Ids, count: int) -> tuple[Ids, Ids, Ids]:
+    """Rows sorted by kind, where each kind starts, and the position of each row in its kind."""
+    order = np.argsort(kinds, kind="stable")
+    starts = np.searchsorted(kinds[order], np.arange(count + 1))
+    within = np.empty(len(order), dtype=np.int64)
+    within[order] = np.arange(len(order)) - starts[kinds[order]]
+    return order, starts, within
+
+
+def edges_by_type(
+    graph: Graph, ends: Ids, edges: Ids
+) -> tuple[dict[EdgeType, Tensor], dict[EdgeType, Tensor]]:
+    """Edge indices by type, and the position of each edge among the user's of its type.
+
+    `ends` are rows within the node types.
+    """
+    types, device = graph.types, graph.x.device
+    if types.flat:
+        key = (FLAT, "", FLAT)
+        return {key: as_tensor(ends, device)}, {key: as_tensor(edges, device)}
+    order, starts, _ = sorted_by_kind(types.edge_kinds(edges), len(types.edge_types))
+    index, positions = {}, {}
+    for at, name in enumerate(types.edge_types):
+        mine = order[starts[at] : starts[at + 1]]
+        index[name] = as_tensor(ends[:, mine], device)
+        positions[name] = as_tensor(edges[mine] - types.edge_starts[at], device)
+    return index, positions
+
+
+def values_by_type(graph: Graph, inputs: Inputs, names: frozenset[str]) -> dict[str, Any]:
+    """What a model may be given: x, edges, and of other attributes those with these names."""
+    types = graph.types
+    suffix = "" if types.flat else "_dict"
+    by_type: dict[str, dict[Any, Any]] = {
+        "x": dict(inputs.x),
+        "edge_index": dict(inputs.edge_index),
+        "num_nodes": {name: len(rows) for name, rows in inputs.node_rows.items()},
+    }
+    sides: tuple[tuple[Mapping[str, Mapping[Any, Tensor]], Mapping[Any, Tensor]], ...] = (
+        (types.node_values, inputs.node_rows),
+        (types.edge_values, inputs.edge_rows),
+    )
+    for stores, rows in sides:
+        for name, values in stores.items():
+            if f"{name}{suffix}" in names:
+                parts = {kind: value[rows[kind]] for kind, value in values.items()}
+                by_type.setdefault(name, {}).update(parts)
+    if inputs.batch is not None:
+        by_type["batch"] = dict(inputs.batch)
+    given: dict[str, Any] = {f"{name}{suffix}": parts for name, parts in by_type.items()}
+    if types.flat:
+        given = {name: next(iter(parts.values()), None) for name, parts in by_type.items()}
+    given["num_graphs"] = inputs.graphs
+    if inputs.pairs is not None:
+        given["edge_label_index"] = inputs.pairs
+        if inputs.relation is not None:
+            given["edge_label_type"] = torch.full_like(inputs.pairs[0], inputs.relation)
+    return given

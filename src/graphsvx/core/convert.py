@@ -34,44 +34,47 @@ _PARTS_OF_A_GRAPH = (
 
 def as_data(data: Any) -> Any:
     """One graph as an object with `x` and `edge_index`; what is one already is returned as is."""
-    if isinstance(data, Data):
-        return data
-    if isinstance(data, Dataset) and hasattr(data, "__len__") and len(data) == 1:
-        return as_data(data[0])
-    if isinstance(data, DataLoader) and hasattr(data, "data"):
-        return as_data(data.data)  # a loader that samples from one graph
-    if _is_networkx(data):
-        return _from_networkx(data)
-    if isinstance(data, Mapping):
-        if not {"edge_index", *ADJACENCIES} & {*data}:
-            raise InputError(
-                f"a graph given as a dictionary must have an edge_index, got the keys "
-                f"{sorted(map(str, data))[:10]}"
-            )
-        return Data(**{str(name): _as_tensor(value) for name, value in data.items()})
+    match data:
+        case Data():
+            return data
+        case Dataset() if hasattr(data, "__len__") and len(data) == 1:
+            return as_data(data[0])
+        case DataLoader() if hasattr(data, "data"):
+            return as_data(data.data)  # a loader that samples from one graph
+        case _ if _is_networkx(data):
+            return _from_networkx(data)
+        case Mapping():
+            if not {"edge_index", *ADJACENCIES} & {*data}:
+                raise InputError(
+                    f"a dictionary must have an edge_index, got {sorted(map(str, data))[:10]}"
+                )
+            return Data(**{str(name): _as_tensor(value) for name, value in data.items()})
     return data
 
 
 def as_collection(data: Any) -> list[Any] | None:
     """The graphs of a list, data set, batch, loader or dictionary of graphs; None: one graph."""
-    if isinstance(data, DataLoader):
-        kind = type(data).__name__
-        if kind in _PARTS_OF_A_GRAPH:
-            raise InputError(
-                f"a {kind} yields parts of one graph, in which nodes lack neighbours; explain "
-                f"nodes of the graph itself: explain_many(model, data, nodes)"
-            )
-        batches = [(batch, as_collection(batch)) for batch in data]
-        return [g for batch, graphs in batches for g in ([batch] if graphs is None else graphs)]
-    if isinstance(data, Batch):
-        return list(data.to_data_list())
-    if isinstance(data, (list, tuple, Iterator)):
-        return [*data]
-    if isinstance(data, Dataset) and hasattr(data, "__len__"):
-        return [data[i] for i in range(len(data))]
-    values = list(data.values()) if isinstance(data, Mapping) else []
-    are_graphs = all(_is_networkx(v) or isinstance(v, (Data, Mapping)) for v in values)
-    return values if values and are_graphs else None
+    match data:
+        case DataLoader():
+            kind = type(data).__name__
+            if kind in _PARTS_OF_A_GRAPH:
+                raise InputError(
+                    f"a {kind} yields parts of one graph, in which nodes lack neighbours; explain "
+                    f"nodes of the graph itself: explain_many(model, data, nodes)"
+                )
+            batches = ((batch, as_collection(batch)) for batch in data)
+            return [g for batch, graphs in batches for g in ([batch] if graphs is None else graphs)]
+        case Batch():
+            return list(data.to_data_list())
+        case list() | tuple() | Iterator():
+            return [*data]
+        case Dataset() if hasattr(data, "__len__"):
+            return [data[i] for i in range(len(data))]
+        case Mapping():
+            values = [*data.values()]
+            are_graphs = all(_is_networkx(v) or isinstance(v, (Data, Mapping)) for v in values)
+            return values if values and are_graphs else None
+    return None
 
 
 def node_positions(data: Any) -> dict[Hashable, int] | None:
@@ -81,7 +84,8 @@ def node_positions(data: Any) -> dict[Hashable, int] | None:
 
 def _as_tensor(value: Any) -> Any:
     """Arrays and nested lists of numbers as tensors; anything else, such as names, as it is."""
-    if not isinstance(value, (np.ndarray, list, tuple)):
+    is_array = isinstance(value, np.ndarray)
+    if not is_array and not isinstance(value, (list, tuple)):
         return value
     try:
         array = np.asarray(value)
@@ -91,8 +95,8 @@ def _as_tensor(value: Any) -> Any:
         return value
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     # A list has no precision of its own.
-    is_list = not isinstance(value, np.ndarray)
-    return tensor.to(torch.get_default_dtype()) if is_list and array.dtype.kind == "f" else tensor
+    is_rounded = array.dtype.kind == "f" and not is_array
+    return tensor.to(torch.get_default_dtype()) if is_rounded else tensor
 
 
 def _is_networkx(data: Any) -> bool:
@@ -110,16 +114,17 @@ def _from_networkx(graph: Any) -> Data:
     """
     nodes, about_nodes = list(graph.nodes), [graph.nodes[node] for node in graph.nodes]
     position = {node: i for i, node in enumerate(nodes)}
-    ends: list[tuple[int, int]] = []
-    about_edges: list[Mapping[str, Any]] = []
-    for u, v, attributes in graph.edges(data=True):
-        one_way = graph.is_directed() or u == v
-        for pair in [(u, v)] if one_way else [(u, v), (v, u)]:
-            ends.append((position[pair[0]], position[pair[1]]))
-            about_edges.append(attributes)
+    edges = [(position[u], position[v], about) for u, v, about in graph.edges(data=True)]
+    # Edges without direction are two, one after the other.
+    edges = [
+        edge
+        for u, v, about in edges
+        for edge in ((u, v, about), (v, u, about))[: 1 if u == v or graph.is_directed() else 2]
+    ]
+    ends, about_edges = [(u, v) for u, v, _ in edges], [about for _, _, about in edges]
     data = Data(edge_index=torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous())
     data.num_nodes = len(nodes)
-    data.x, data.feature_names = _columns(about_nodes, nodes, "x", _LABELS, "node")
+    data.x, data.feature_names = _columns(about_nodes, nodes, "node")
     for name in _LABELS:
         values = [attributes.get(name) for attributes in about_nodes]
         if values and all(isinstance(value, (int, np.integer, bool)) for value in values):
@@ -128,22 +133,17 @@ def _from_networkx(graph: Any) -> Data:
     weights = [attributes.get("weight") for attributes in about_edges]
     if weights and all(isinstance(weight, Number) for weight in weights):
         data.edge_weight = torch.tensor(weights, dtype=torch.get_default_dtype())
-    data.edge_attr, data.edge_feature_names = _columns(
-        about_edges, ends, "edge_attr", ("weight",), "edge"
-    )
+    data.edge_attr, data.edge_feature_names = _columns(about_edges, ends, "edge")
     if nodes != list(range(len(nodes))):
         data.node_names = [str(node) for node in nodes]
     return data
 
 
 def _columns(
-    rows: list[Mapping[str, Any]],
-    keys: list[Any],
-    combined: str,
-    left_out: tuple[str, ...],
-    item: str,
+    rows: list[Mapping[str, Any]], keys: list[Any], item: str
 ) -> tuple[Tensor | None, list[str] | None]:
     """Numeric attributes side by side, and the names of the columns; None: there are none."""
+    combined, left_out = ("x", _LABELS) if item == "node" else ("edge_attr", ("weight",))
     first = {name: np.asarray(value) for name, value in rows[0].items()} if rows else {}
     widths = {
         name: value.size

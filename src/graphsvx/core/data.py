@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +12,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torch_geometric.data import Data, HeteroData, TemporalData
+from torch_geometric.data.hypergraph_data import HyperGraphData
 
-from graphsvx.core.arrays import Ids, must_be_readable
-from graphsvx.core.calling import embedding_method
+from graphsvx.core.arrays import Ids, must_be_readable, shape_of
+from graphsvx.core.calling import (
+    SUPPLIED,
+    CallPlan,
+    adjacency_for,
+    entry,
+    several_graphs,
+    signature_of,
+)
 from graphsvx.core.fingerprints import Stamp, stamp
 from graphsvx.core.graph import (
     ADJACENCIES,
@@ -23,18 +32,18 @@ from graphsvx.core.graph import (
     Graph,
     Owner,
     Statistics,
-    attribute_names,
     computed,
     edge_index_by_target,
     index_by_end,
     statistics_of,
 )
+from graphsvx.core.names import attribute_names, attribute_of
 from graphsvx.core.types import FLAT, EdgeType, Types
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.utils.constraints import as_int
 from graphsvx.utils.exclusive import exclusive
 
-NO_EDGES = (
+_NO_EDGES = (
     "data must have an edge_index of shape [2, edges] (or a sparse adjacency matrix adj_t); it has "
     "none"
 )
@@ -43,9 +52,16 @@ NO_EDGES = (
 # --- graphs without types ------------------------------------------------------------------
 
 
-def check_graph_of(model: Callable[..., Any], data: Any) -> Graph:
+def check_graph_of(model: Callable[..., Any], data: Any, arguments: Any = None) -> Graph:
     """The checked graph of a question, with types where the model takes them."""
-    return check_graph_with_types(data) if is_typed(model, data) else check_graph(data)
+    if arguments is None and is_typed(model, data):
+        return check_graph_with_types(data)
+    if isinstance(data, HeteroData):
+        raise InputError(
+            "arguments= names attributes of graphs without types; name those of a HeteroData as "
+            "the model does: data[type].attribute for attribute_dict"
+        )
+    return check_graph(data, adjacency_for(model, data, arguments))
 
 
 def check_graph(data: Any, adjacency: str | None = None) -> Graph:
@@ -54,18 +70,13 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
     Index and statistics are kept as long as the tensors live and hold the same content.
     `adjacency`: the sparse matrix to read edges from though there is an edge_index too.
     """
-    if isinstance(data, (list, tuple)) and any(isinstance(part, Tensor) for part in data):
-        raise InputError(
-            f"data must be one graph, got a {type(data).__name__} of tensors; use "
-            f"torch_geometric.data.Data(x=x, edge_index=edge_index)"
-        )
     has_length = isinstance(data, Dataset) and hasattr(data, "__len__")
     if has_length or isinstance(data, (list, tuple, DataLoader)):
-        raise InputError(
-            f"data must be one graph, got a {type(data).__name__} of length {len(data)}; many "
-            f"graphs are explained by explain_many(model, graphs)"
-        )
-    if any(kind.__name__ == "HyperGraphData" for kind in type(data).__mro__):
+        got = f"of length {len(data)}; many graphs are explained by explain_many(model, graphs)"
+        if not has_length and any(map(torch.is_tensor, data)):
+            got = "of tensors; use torch_geometric.data.Data(x=x, edge_index=edge_index)"
+        raise InputError(f"data must be one graph, got a {type(data).__name__} {got}")
+    if isinstance(data, HyperGraphData):
         raise InputError(uncut("edge_index", "hyperedges"))
     edge_index, weight, attr, form = _edges(data, adjacency)
     x, form = _features(data, edge_index, form)
@@ -76,13 +87,11 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
     _must_share_device({"x": x, "edge_index": edge_index, "edge_weight": weight, "edge_attr": attr})
     if weight is not None and weight.dim() != 1:
         raise InputError(f"edge_weight must be of shape [edges], got {list(weight.shape)}")
-    y = labels = _readable(data, "y")
-    if not isinstance(labels, Tensor):
-        y = labels = None
-    elif labels.shape != x.shape[:1]:
-        y = None
-    elif labels.dtype in (torch.uint16, torch.uint32, torch.uint64):
-        y = labels.long()  # torch has few operations for these
+    given = _readable(data, "y")
+    labels = given if isinstance(given, Tensor) else None
+    y = labels if labels is not None and labels.shape == x.shape[:1] else None
+    if y is not None and y.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        y = y.long()  # torch has few operations for these
     stamps = (x_stamp, edge_stamp, *(None if v is None else stamp(v) for v in (weight, attr)))
     return Graph(
         x, edge_index, weight, attr, y, index, statistics, stamps, form=form, labels=labels
@@ -91,14 +100,13 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
 
 def _readable(data: Any, name: str) -> Any:
     """An attribute of the data (None: it has none), which is refused if it cannot be read."""
-    value = getattr(data, name, None)
+    value = attribute_of(data, name)
     must_be_readable(value, f"data.{name}")
     return value
 
 
 def _must_share_device(tensors: Mapping[Any, Any]) -> None:
-    """Raise an InputError if tensors of the data, by name, are on different devices."""
-    places = {name: v.device for name, v in tensors.items() if isinstance(v, Tensor)}
+    places = {name: v.device for name, v in tensors.items() if v is not None}
     if len({*places.values()}) > 1:
         listed = ", ".join(f"{name} on {device}" for name, device in places.items())
         first = next(iter(places.values()))
@@ -112,27 +120,31 @@ def _features(data: Any, edge_index: Tensor, form: DataForm) -> tuple[Tensor, Da
         count = _count_nodes(data, edge_index)
         table = torch.zeros(count, 0, device=edge_index.device)
         return computed(edge_index, "no x", count, lambda: table), replace(form, has_x=False)
-    if not isinstance(x, Tensor):
-        raise InputError(
-            f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}; use "
-            f"torch.tensor(data.x)"
-        )
-    if x.dim() == 0:
-        raise InputError("data.x must be of shape [nodes, features], got a number")
+    _check_features(x, "data")
     if x.shape[0] == 0:
         raise InputError("the graph is empty: data.x has no rows")
-    if x.layout != torch.strided:
-        raise InputError("data.x must be a dense tensor; use data.x.to_dense()")
-    if x.is_complex():
-        raise InputError(
-            f"data.x must be of a floating type or integers (categories), got {x.dtype}; "
-            f"use data.x.float()"
-        )
     if x.dim() == 2:
         return x, form
     # A copy: a view would keep x, and with it itself, alive for ever.
     table = computed(x, "table", stamp(x), lambda: x.detach().reshape(len(x), -1).clone())
     return table, replace(form, row_shape=tuple(x.shape[1:]))
+
+
+def _check_features(x: Any, owner: str) -> None:
+    """Raise an InputError unless this is a dense tensor of real numbers with rows."""
+    if not isinstance(x, Tensor):
+        raise InputError(
+            f"{owner}.x must be a tensor of shape [nodes, features], got {type(x).__name__}; use "
+            f"torch.tensor({owner}.x)"
+        )
+    if x.dim() == 0:
+        raise InputError(f"{owner}.x must be of shape [nodes, features], got a number")
+    if x.layout != torch.strided:
+        raise InputError(f"{owner}.x must be a dense tensor; use {owner}.x.to_dense()")
+    if x.is_complex():
+        raise InputError(
+            f"{owner}.x must be floating numbers or categories, got {x.dtype}; use .float()"
+        )
 
 
 def _count_nodes(data: Any, edge_index: Tensor) -> int:
@@ -145,11 +157,11 @@ def _count_nodes(data: Any, edge_index: Tensor) -> int:
         values = [
             getattr(data, n) for n in named if not {"edge", "index", "face"} & {*n.split("_")}
         ]
-        counts = {len(v) for v in values if isinstance(v, Tensor) and v.dim() and len(v) >= least}
+        counts = {shape[0] for v in values if (shape := shape_of(v)) >= (least,)}
     if len(counts) != 1:
         raise InputError(
-            "data.x must be a tensor of shape [nodes, features], got NoneType; for a model with "
-            "embeddings of its own, say how many nodes there are by data.num_nodes"
+            "data.x must be a tensor [nodes, features], got None; without features (the model "
+            "has embeddings of its own) set data.num_nodes"
         )
     count = counts.pop()
     if count < max(1, least):
@@ -163,7 +175,7 @@ def _edges(
     """edge_index, edge_weight and edge_attr, and the form in which the data has them."""
     edge_index, form = _readable(data, "edge_index"), DataForm()
     if edge_index is None:
-        adjacency = next((n for n in ADJACENCIES if getattr(data, n, None) is not None), None)
+        adjacency = next((n for n in ADJACENCIES if attribute_of(data, n) is not None), None)
     if adjacency is not None:
         ends, values, layout = _entries(data, adjacency)
         form = replace(form, layout=layout)
@@ -173,17 +185,10 @@ def _edges(
         weight, attr = (_edge_values(data, n, edge_index.shape[1]) for n in _EDGE_VALUES)
         return edge_index, weight, attr, form
     # Other edges than edge_index, or positions that a model makes edges from.
-    other = next(
-        (
-            value
-            for name in attribute_names(data)
-            if (name == "pos" or name.endswith("edge_index"))
-            and isinstance(value := getattr(data, name), Tensor)
-        ),
-        None,
-    )
+    names = [n for n in attribute_names(data) if n == "pos" or n.endswith("edge_index")]
+    other = next((value for n in names if shape_of(value := getattr(data, n))), None)
     if other is None:
-        raise InputError(NO_EDGES)
+        raise InputError(_NO_EDGES)
     none = torch.zeros(2, 0, dtype=torch.long, device=other.device)
     form = replace(form, has_edges=False)
     return computed(other, "no edges", None, lambda: none), None, None, form
@@ -196,22 +201,29 @@ def _edge_values(data: Any, name: str, edges: int) -> Tensor | None:
     value = _readable(data, name)
     if value is None:
         return None
-    is_dense = isinstance(value, Tensor) and value.layout == torch.strided
-    if not is_dense or value.dim() == 0 or value.shape[0] != edges:
-        got = list(value.shape) if is_dense else type(value).__name__
-        raise InputError(f"data.{name} must have one row for each of the {edges} edges, got {got}")
+    if not _is_dense(value) or value.shape[:1] != (edges,):
+        raise InputError(
+            f"data.{name} must have one row for each of the {edges} edges, got {_shape(value)}"
+        )
     return value
+
+
+def _shape(value: Any) -> str:
+    return str(list(value.shape)) if _is_dense(value) else type(value).__name__
+
+
+def _is_dense(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout == torch.strided
 
 
 def _entries(data: Any, adjacency: str) -> tuple[Tensor, Tensor, torch.layout]:
     """Edges, values and layout of a matrix whose row i is the edges into node i."""
     matrix = _readable(data, adjacency)
-    dense = isinstance(matrix, Tensor) and matrix.layout == torch.strided
-    if not isinstance(matrix, Tensor) or matrix.dim() < 2 or (dense and matrix.dim() > 2):
-        got = list(matrix.shape) if isinstance(matrix, Tensor) else type(matrix).__name__
+    dense, dims = _is_dense(matrix), len(shape_of(matrix))
+    if dims < 2 or (dense and dims > 2):
         raise InputError(
             f"data.{adjacency} must be a tensor of shape [nodes, nodes], sparse or dense, got "
-            f"{got}; a SparseTensor becomes one by to_torch_sparse_csr_tensor()"
+            f"{_shape(matrix)}; a SparseTensor becomes one by to_torch_sparse_csr_tensor()"
         )
 
     def make() -> tuple[Tensor, Tensor]:
@@ -219,11 +231,9 @@ def _entries(data: Any, adjacency: str) -> tuple[Tensor, Tensor, torch.layout]:
         return entries.indices().flip(0).contiguous(), entries.values().clone()
 
     try:
-        values = matrix
-        if not dense:
-            is_coo = matrix.layout == torch.sparse_coo
-            values = matrix.coalesce().values() if is_coo else matrix.values()
-        return *computed(matrix, "entries", stamp(values)[1], make), matrix.layout
+        stored = matrix.coalesce() if matrix.layout == torch.sparse_coo else matrix
+        version = stamp(matrix if dense else stored.values())[1]
+        return *computed(matrix, "entries", version, make), matrix.layout
     except RuntimeError as error:
         raise InputError(
             f"data.{adjacency} must be a plain tensor of floats or integers, got "
@@ -233,7 +243,7 @@ def _entries(data: Any, adjacency: str) -> tuple[Tensor, Tensor, torch.layout]:
 
 def _check_edge_index(edge_index: Any, owner: str = "data") -> None:
     """Raise an InputError unless this is a dense [2, edges] tensor of integers."""
-    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+    if not _is_dense(edge_index):
         remedy = f"use torch.tensor({owner}.edge_index)"
         if isinstance(edge_index, Tensor) or hasattr(edge_index, "coo"):
             remedy = "name a sparse adjacency matrix adj_t (row i holds the edges into node i)"
@@ -241,28 +251,27 @@ def _check_edge_index(edge_index: Any, owner: str = "data") -> None:
             f"{owner}.edge_index must be a dense tensor of shape [2, edges], "
             f"got {type(edge_index).__name__}; {remedy}"
         )
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.dtype != torch.long:
         raise InputError(
-            f"{owner}.edge_index must be of shape [2, edges], got {list(edge_index.shape)}"
-        )
-    if edge_index.dtype != torch.long:
-        raise InputError(
-            f"{owner}.edge_index must be of type torch.long, got {edge_index.dtype}; use .long()"
+            f"{owner}.edge_index must be of shape [2, edges] and type torch.long, got "
+            f"{list(edge_index.shape)} and {edge_index.dtype}; use .long()"
         )
 
 
 # --- further attributes that a model takes -------------------------------------------------
 
 
-def with_attributes(
-    graph: Graph, data: Any, names: Iterable[str], takes_edges: bool = True
-) -> Graph:
-    """The graph with further attributes of `data`: of nodes, edges or the graph, by their size.
+def with_attributes(graph: Graph, data: Any, plan: CallPlan) -> Graph:
+    """The graph with all attributes of `data` that the model takes.
 
-    Pairs of nodes by number (pos_edge_index) are edges too: the graph has all of them, beside
-    those of edge_index if the model takes these.
+    Of nodes, edges or the graph, by their size. Pairs of nodes by number (pos_edge_index) are edges
+    too: the graph has all of them, beside those of edge_index if the model takes these.
     """
-    values = {name: _readable(data, name) for name in names}
+    takes_edges = bool(plan.attributes & {"edge_index", *ADJACENCIES})
+    if takes_edges and not graph.form.has_edges:
+        raise InputError(_NO_EDGES)
+    supplied = SUPPLIED - {"batch"} if several_graphs(data) else SUPPLIED
+    values = {name: _readable(data, name) for name in sorted(plan.attributes - supplied)}
     edges = {n: v for n, v in values.items() if _is_edge_index(n, v, graph.num_nodes)}
     attributes = {n: _attribute(graph, n, v) for n, v in values.items() if n not in edges}
     rows = {name: a.value for name, a in attributes.items() if a.owner != "graph"}
@@ -271,10 +280,8 @@ def with_attributes(
         graph, attributes = _with_edges(graph, edges, attributes, takes_edges)
     if not attributes:
         return graph
-    tensors = [attribute.value for attribute in attributes.values()]
-    stamps = [
-        stamp(v) if isinstance(v, Tensor) and v.layout == torch.strided else None for v in tensors
-    ]
+    given = (attribute.value for attribute in attributes.values())
+    stamps = (stamp(value) if _is_dense(value) else None for value in given)
     return replace(graph, attributes=attributes, stamps=(*graph.stamps, *stamps))
 
 
@@ -284,8 +291,8 @@ def names_nodes(name: str, value: Any) -> bool:
     By name, as PyG has it: `*index*` and `face` are numbers of nodes, `adj*` are matrices.
     """
     if isinstance(value, (list, tuple)):
-        value = next((part for part in value if isinstance(part, Tensor)), None)
-    several = isinstance(value, Tensor) and value.dim() >= 2
+        value = next((part for part in value if shape_of(part)), None)
+    several = len(shape_of(value)) >= 2
     numbers = several and not value.is_floating_point() and value.layout == torch.strided
     return (numbers and ("index" in name or name == "face")) or (several and name.startswith("adj"))
 
@@ -300,9 +307,9 @@ def uncut(name: str, kind: str) -> str:
 
 def _is_edge_index(name: str, value: Any, nodes: int) -> bool:
     """Whether a tensor holds pairs of nodes, [2, pairs]; hyperedges are no nodes."""
-    if not isinstance(value, Tensor) or not names_nodes(name, value) or "hyper" in name:
+    if "index" not in name or "hyper" in name or not names_nodes(name, value):
         return False
-    if "index" not in name or value.dim() != 2 or value.shape[0] != 2:
+    if len(shape_of(value)) != 2 or value.shape[0] != 2:
         return False
     return not value.numel() or (int(value.min()) >= 0 and int(value.max()) < nodes)
 
@@ -351,24 +358,23 @@ def _edges_of(name: str, attribute: Attribute, parts: Mapping[str, Tensor]) -> s
     """Whose edges an attribute has a row for: pos_edge_attr goes with pos_edge_index."""
     if attribute.owner == "edges":
         return "edge_index" if "edge_index" in parts else None
-    rows = attribute.value.shape[:1] if isinstance(attribute.value, Tensor) else None
+    rows = shape_of(attribute.value)[:1]
     return next(
         (
             part
             for part, pairs in parts.items()
-            if name.startswith(part.removesuffix("index")) and rows == pairs.shape[1:]
+            if name.startswith(part.removesuffix("index")) and rows == tuple(pairs.shape[1:])
         ),
         None,
     )
 
 
 def _attribute(graph: Graph, name: str, value: Any) -> Attribute:
-    rows = value.shape[0] if isinstance(value, Tensor) and value.dim() else None
-    numbers = isinstance(value, Tensor) and not value.is_floating_point()
-    if names_nodes(name, value) or (numbers and "index" in name):
+    rows = shape_of(value)[:1]
+    if not rows or names_nodes(name, value) or ("index" in name and not value.is_floating_point()):
         return Attribute("graph", value)
     owners: dict[Owner, int] = {"nodes": graph.num_nodes, "edges": graph.num_edges}
-    fitting: list[Owner] = [owner for owner, count in owners.items() if rows == count]
+    fitting: list[Owner] = [o for o, count in owners.items() if rows == (count,)]
     if len(fitting) == 2:  # as many nodes as edges: the name tells, as in PyG
         fitting = ["edges"] if "edge" in name else ["nodes"]
     if fitting and value.layout != torch.strided:
@@ -389,8 +395,9 @@ def is_typed(model: Callable[..., Any], data: Any) -> bool:
         )
     if isinstance(data, HeteroData):
         return True
-    typed_edges = isinstance(getattr(data, "edge_type", None), Tensor)
-    return typed_edges and callable(model) and "edge_type" in embedding_method(model)[1]
+    if not shape_of(attribute_of(data, "edge_type")) or not callable(model):
+        return False
+    return "edge_type" in signature_of(entry(model, by_type=True)[1])
 
 
 def check_graph_with_types(data: Any) -> Graph:
@@ -401,24 +408,19 @@ def check_graph_with_types(data: Any) -> Graph:
     parts = _parts(data)
     if not parts.edges:
         raise InputError("the graph has no edge types; set data[source, relation, target]")
+    tensors: dict[tuple[Any, str], Tensor] = {}
+    for kind, store in [*parts.nodes.items(), *parts.edges.items()]:
+        for name, value in store.items():
+            must_be_readable(value, f"data[{kind!r}].{name}")
+            if isinstance(value, Tensor):
+                tensors[kind, name] = value
     for edge_type, store in parts.edges.items():
         if "adj_t" in store and "edge_index" not in store:
             raise InputError(
-                f"data[{edge_type}] has a sparse adj_t; typed graphs are explained with "
-                "edge_index: leave the transform ToSparseTensor out, or keep edge_index beside it "
-                "(remove_edge_index=False)"
+                f"data[{edge_type}] has a sparse adj_t; keep edge_index beside it by "
+                "ToSparseTensor(remove_edge_index=False)"
             )
         parts.check_ends(edge_type)
-    stores = [*parts.nodes.items(), *parts.edges.items()]
-    for kind, store in stores:
-        for name, value in store.items():
-            must_be_readable(value, f"data[{kind!r}].{name}")
-    tensors = {
-        (kind, name): value
-        for kind, store in stores
-        for name, value in store.items()
-        if isinstance(value, Tensor)
-    }
     first = next(iter(parts.edges.values()))["edge_index"]
     with exclusive():
         stamps = tuple(stamp(value) for value in tensors.values())
@@ -462,23 +464,21 @@ class _Parts:
         """`x` of each node type that has one, checked."""
         features = {name: store["x"] for name, store in self.nodes.items() if "x" in store}
         for name, x in features.items():
-            expected = f"{self.owner(name)}.x must be a dense tensor with a row for each"
-            if not isinstance(x, Tensor) or x.layout != torch.strided or x.dim() == 0:
-                raise InputError(f"{expected} node, got {type(x).__name__}")
-            if x.shape[0] != self.counts[name]:
-                raise InputError(f"{expected} of the {self.counts[name]} nodes, got {x.shape[0]}")
+            owner, count = self.owner(name), self.counts[name]
+            _check_features(x, owner)
+            if len(x) != count:
+                raise InputError(
+                    f"{owner}.x must have a row for each of the {count} nodes, got {len(x)}"
+                )
         return features
 
     def names(self) -> dict[str, tuple[str, ...]]:
         """Names of the nodes of each type that has them."""
-        listed = {
-            name: store.get("node_names" if self.flat else "names")
-            for name, store in self.nodes.items()
-        }
+        key = "node_names" if self.flat else "names"
         return {
-            name: tuple(map(str, names))
-            for name, names in listed.items()
-            if isinstance(names, (list, tuple)) and len(names) == self.counts[name]
+            name: tuple(map(str, store[key]))
+            for name, store in self.nodes.items()
+            if isinstance(store.get(key), (list, tuple)) and len(store[key]) == self.counts[name]
         }
 
 
@@ -495,17 +495,16 @@ def _parts(data: Any) -> _Parts:
         name: value
         for name, value in values.items()
         if name in {"edge_index", "edge_type", *_EDGE_VALUES}
-        or (isinstance(value, Tensor) and value.dim() and value.shape[0] == edges != count)
+        or shape_of(value)[:1] == (edges,) != (count,)
     }
     per_node = {name: v for name, v in values.items() if name not in per_edge and v is not None}
     return _Parts(True, {FLAT: count}, {FLAT: per_node}, {(FLAT, "", FLAT): per_edge})
 
 
 def _count(data: HeteroData, node_type: str) -> int:
-    try:
+    count = None
+    with suppress(IndexError, TypeError, ValueError, RuntimeError):  # of what is no table
         count = data[node_type].num_nodes
-    except (IndexError, TypeError, ValueError, RuntimeError):  # of what is no table
-        count = None
     if count is None:
         raise InputError(f"data[{node_type!r}] must have a table x or num_nodes, got neither")
     return as_int(count, f"data[{node_type!r}].num_nodes")
@@ -521,7 +520,7 @@ def _numbered(
     )
     if not sum(parts.counts.values()):
         raise InputError("the graph is empty: no node type has nodes")
-    starts = _starts(parts.counts.values())
+    starts = np.cumsum([0, *parts.counts.values()], dtype=np.int64)
     first = dict(zip(parts.counts, starts.tolist(), strict=False))
     ends: list[Tensor] = []
     for (source, _, target), store in parts.edges.items():
@@ -529,14 +528,12 @@ def _numbered(
         ends.append(store["edge_index"] + shift.to(store["edge_index"].device))
     edge_index, features = torch.cat(ends, 1), parts.features()
     edge_counts = {name: store["edge_index"].shape[1] for name, store in parts.edges.items()}
-    edge_types, edge_type = tuple(parts.edges), None
-    if parts.flat:
-        edge_types, edge_type = _relations(parts)
+    edge_types, edge_type = _relations(parts) if parts.flat else (tuple(parts.edges), None)
     types = Types(
         node_types=tuple(parts.counts),
         edge_types=edge_types,
         node_starts=starts,
-        edge_starts=_starts([] if parts.flat else edge_counts.values()),
+        edge_starts=np.cumsum([0, *(() if parts.flat else edge_counts.values())], dtype=np.int64),
         features=features,
         flat=parts.flat,
         given_edge_type=edge_type,
@@ -563,13 +560,9 @@ def _numbered(
     )
 
 
-def _starts(counts: Iterable[int]) -> Ids:
-    return np.cumsum([0, *counts]).astype(np.int64)
-
-
 def _relations(parts: _Parts) -> tuple[tuple[EdgeType, ...], Ids]:
     """Of a flat graph: the edge types, and the position of each edge's type."""
-    (store,), (nodes,) = parts.edges.values(), parts.nodes.values()
+    (store,) = parts.edges.values()
     kinds, edges = store["edge_type"], store["edge_index"].shape[1]
     if kinds.dim() != 1 or len(kinds) != edges or kinds.is_floating_point():
         raise InputError(
@@ -579,7 +572,7 @@ def _relations(parts: _Parts) -> tuple[tuple[EdgeType, ...], Ids]:
     edge_type = kinds.cpu().numpy().astype(np.int64)
     if len(edge_type) and edge_type.min() < 0:
         raise InputError(f"data.edge_type must be 0 or more, got {edge_type.min()}")
-    count, names = int(edge_type.max(initial=-1)) + 1, nodes.get("relation_names")
+    count, names = int(edge_type.max(initial=-1)) + 1, parts.nodes[FLAT].get("relation_names")
     if not isinstance(names, (list, tuple)) or len(names) < count:
         names = range(count)
     return tuple((FLAT, str(name), FLAT) for name in names), edge_type
@@ -588,21 +581,9 @@ def _relations(parts: _Parts) -> tuple[tuple[EdgeType, ...], Ids]:
 def _values_by_name(
     stores: Mapping[Any, dict[str, Any]], counts: Mapping[Any, int], leave: str
 ) -> dict[str, dict[Any, Tensor]]:
-    """Attributes that have a row for each node (edge) of their type."""
     values: dict[str, dict[Any, Tensor]] = {}
     for kind, store in stores.items():
         for name, value in store.items():
-            rows = isinstance(value, Tensor) and value.dim() and value.shape[0] == counts[kind]
-            if rows and name != leave:
+            if name != leave and shape_of(value)[:1] == (counts[kind],):
                 values.setdefault(name, {})[kind] = value
     return values
-
-
-def nodes_by_type(data: HeteroData, numbers: Sequence[int]) -> list[tuple[str, int]]:
-    """Nodes as pairs of a type and an id, from numbers one type after the other."""
-    starts = _starts(int(data[name].num_nodes or 0) for name in data.node_types)
-    types = np.searchsorted(starts, numbers, side="right") - 1
-    return [
-        (data.node_types[at], number - int(starts[at]))
-        for at, number in zip(types.tolist(), numbers, strict=True)
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
-from graphsvx.core.callers import Inputs, part_of, whole
+from graphsvx.core.calling import Inputs, part_of, whole
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.errors import ModelError
@@ -33,18 +33,13 @@ def message_passing_depth(model: Model, graph: Graph) -> int | None:
     if graph.has_types:
         return _depth_by_type(model, graph, layers)
     rounds: list[Any] = []
-    device, none = graph.x.device, slice(0, 0)
-    first, no_edges = (torch.zeros(n, dtype=torch.long, device=device) for n in (1, 0))
+    first, no_edges, pair = (
+        torch.zeros(size, dtype=torch.long, device=graph.x.device) for size in (1, 0, (2, 1))
+    )
+    weight, attr = graph.edge_rows(no_edges)
+    further = graph.attributes_at(first, no_edges)
     with _after_each_round(layers, rounds.append):
-        model(
-            graph.x[:1],
-            graph.edge_index[:, none],
-            None if graph.edge_weight is None else graph.edge_weight[none],
-            None if graph.edge_attr is None else graph.edge_attr[none],
-            first,
-            torch.zeros(2, 1, dtype=torch.long, device=device),
-            graph.attributes_at(first, no_edges),
-        )
+        model(graph.x[:1], graph.edge_index[:, :0], weight, attr, first, pair, further)
     return len(rounds) or None
 
 
@@ -59,8 +54,8 @@ def _after_each_round(
         add(_steps(out if isinstance(out, tuple) else (out,)))
 
     def remove() -> None:
-        for hook in hooks:
-            hook.remove()
+        while hooks:
+            hooks.pop().remove()
 
     with taking_back(remove):
         hooks += [layer.register_propagate_forward_hook(see) for layer in layers]
@@ -74,21 +69,20 @@ def _depth_by_type(model: Model, graph: Graph, layers: list[MessagePassing]) -> 
     followed through torch's record of the computation. Without such a record all calls are
     counted, which is never too few.
     """
-    for small, rows_of_tables in ((True, False), (True, True), (False, False)):
-        if rows_of_tables and not model.plan.tables:
-            continue
-        try:
-            return _chain(model, graph, layers, small, rows_of_tables)
-        except ModelError:
-            if not small:
-                raise
-    return None
+    sample = sample_by_type(graph)
+    for rows_of_tables in (False, True) if model.plan.tables else (False,):
+        with suppress(ModelError):
+            return _chain(model, graph, layers, sample, rows_of_tables)
+    return _chain(model, graph, layers, whole(graph))
 
 
 def _chain(
-    model: Model, graph: Graph, layers: list[MessagePassing], small: bool, rows_of_tables: bool
+    model: Model,
+    graph: Graph,
+    layers: list[MessagePassing],
+    inputs: Inputs,
+    rows_of_tables: bool = False,
 ) -> int | None:
-    inputs = sample_by_type(graph) if small else whole(graph)
     pairs = torch.zeros(2, 1, dtype=torch.long, device=graph.x.device)
     batch = {name: torch.zeros_like(rows) for name, rows in inputs.node_rows.items()}
     rounds: list[list[Any]] = []
@@ -99,7 +93,7 @@ def _chain(
     ):
         # Fresh tensors that record what is computed with them.
         x = {
-            name: value.clone().requires_grad_() if value.is_floating_point() else value.clone()
+            name: value.clone().requires_grad_(value.is_floating_point())
             for name, value in inputs.x.items()
         }
         inputs = replace(inputs, x=x, batch=batch, pairs=pairs, relation=0)
@@ -136,6 +130,5 @@ def _longest_chain(ends: list[Any], marked: set[Any]) -> int:
             most = max((length[following] for following in before), default=0)
             length[step] = most + (step in marked)
         elif step not in length:
-            stack.append((step, True))
-            stack += [(following, False) for following in before if following not in length]
+            stack += [(step, True), *((following, False) for following in before)]
     return max((length[step] for step in ends), default=0)

@@ -19,6 +19,7 @@ import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from dis import get_instructions
 from functools import cached_property, lru_cache, partial
@@ -45,13 +46,11 @@ from torch_geometric.data.data import BaseData
 
 # Fingerprint of models and graphs: code, attributes and tensors, the same in every process.
 #
-# A resumed run must use the same model and data. Comparing weights is not enough: a changed
-# attribute, global variable or `forward` changes the outputs too. So everything is followed that is
-# reached from a value: attributes, closures, the globals that code of the user reads. Memory
-# addresses, hash seeds, line numbers, docstrings, train/eval mode and the caches of layers with
-# `cached=True` are left out: they do not change the outputs. What cannot be compared between
-# processes (an open file, an iterator) is listed by name in `Contents.unseen`.
-
+# A changed attribute, global variable or `forward` changes the outputs as weights do. So everything
+# is followed that is reached from a value: attributes, closures, the globals that code of the user
+# reads. Memory addresses, hash seeds, line numbers, docstrings, train/eval mode and the caches of
+# layers with `cached=True` are left out: they do not change the outputs. What cannot be compared
+# between processes (an open file, an iterator) is listed by name in `Contents.unseen`.
 
 _DEEPEST = 8
 """Nested containers that count as one plain value."""
@@ -67,9 +66,8 @@ _PLAIN = (
 _OF_MODULES = frozenset(vars(nn.Module()))
 # Values that change no output: locks, loggers, handles that hold only the id of a hook.
 _IRRELEVANT = (type(threading.Lock()), type(threading.RLock()), logging.Logger, RemovableHandle)
-# Class attributes that are no values: caches of `abc`, and what stands for instance attributes.
-_OF_CLASSES = {"_abc_impl"}
 _NO_OWNERS = (type(None), ModuleType, type)  # of builtin functions
+_NAMED = (FunctionType, BuiltinFunctionType, type)
 _DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 _LIBRARIES = tuple(
     sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -124,48 +122,47 @@ class Contents:
             self.unseen.append(f"{path} (nested too deep)")
             return
         self._seen[id(value)] = value, path
-        if isinstance(value, nn.Module):
-            self._module(path, value, depth)
-        elif isinstance(value, type):
-            self._note(path, value.__qualname__)
-            self._class(value, depth)
-        elif isinstance(value, ModuleType):
-            self._note(path, value.__name__)
-            if not _installed(value.__name__):
-                self._scope(path, vars(value), vars(value), depth, library=False)
-        elif isinstance(value, (set, frozenset)):
-            self._note(path, stable_repr(value))
-        elif isinstance(value, FunctionType):
-            self._note(path, value.__qualname__)
-            self._function(value.__qualname__, value, depth, path)
-        else:
-            for name, part in self._parts(path, value, depth):
-                self._value(_joined(path, name), part, depth + 1)
+        match value:
+            case nn.Module():
+                self._module(path, value, depth)
+            case type():
+                self._note(path, value.__qualname__)
+                self._class(value, depth)
+            case ModuleType():
+                self._note(path, value.__name__)
+                if not _installed(value.__name__):
+                    self._scope(value.__name__, vars(value), vars(value), depth)
+            case set() | frozenset():
+                self._note(path, stable_repr(value))
+            case FunctionType():
+                self._note(path, value.__qualname__)
+                self._function(value.__qualname__, value, depth, path)
+            case _:
+                for name, part in self._parts(path, value, depth):
+                    self._value(_joined(path, name), part, depth + 1)
 
     def _parts(self, path: str, value: Any, depth: int) -> Iterable[tuple[str, Any]]:
         """What any other object consists of, by name: items, attributes, what it is pickled by."""
         if isinstance(value, BaseData):
             self._class(type(value), depth)
             value = value.to_dict()
-        if isinstance(value, (list, tuple, Mapping)):
-            items = value.items() if isinstance(value, Mapping) else enumerate(value)
-            named = [(key if isinstance(key, str) else stable_repr(key), x) for key, x in items]
-            return [*named, *_attributes(value).items()]
-        parts: dict[str, Any] = {}
-        if isinstance(value, MethodType):
-            parts = {"": value.__func__, "__self__": value.__self__}
-        elif isinstance(value, partial):
-            parts = {"": value.func, "args": list(value.args), "keywords": value.keywords}
-        elif _wrapped(value):
-            parts = {"": value.__wrapped__}
-        else:
-            self._note(path, name_of(value))
-            if not inspect.isroutine(value):
-                self._class(type(value), depth)
-                parts = self._state(path, value)
-            elif not isinstance(owner := getattr(value, "__self__", None), _NO_OWNERS):
-                parts = {"__self__": owner}  # as of `table.get`
-        return parts.items()
+        match value:
+            case list() | tuple() | Mapping():
+                items = value.items() if isinstance(value, Mapping) else enumerate(value)
+                named = [(key if type(key) is str else stable_repr(key), x) for key, x in items]
+                return [*named, *_attributes(value).items()]
+            case MethodType():
+                return [("", value.__func__), ("__self__", value.__self__)]
+            case partial():
+                return [("", value.func), ("args", list(value.args)), ("keywords", value.keywords)]
+        if _wrapped(value):
+            return [("", value.__wrapped__)]
+        self._note(path, name_of(value))
+        if not inspect.isroutine(value):
+            self._class(type(value), depth)
+            return self._state(path, value).items()
+        owner = getattr(value, "__self__", None)  # as of `table.get`
+        return [] if isinstance(owner, _NO_OWNERS) else [("__self__", owner)]
 
     def _state(self, path: str, value: Any) -> dict[str, Any]:
         """Attributes of an object, or what it is pickled by."""
@@ -200,10 +197,14 @@ class Contents:
         else:
             self._class(type(module), depth)
             for name, value in sorted(vars(module).items()):
-                if name.endswith("_hooks") and "forward" in name:
-                    if value:  # the keys are ids from a counter of the process
-                        self._value(_joined(path, name), list(value.values()), depth + 1)
-                elif name not in _OF_MODULES and not _derived(name, value):
+                if name.endswith("_hooks") and "forward" in name and value:
+                    # The keys are ids from a counter of the process.
+                    self._value(_joined(path, name), list(value.values()), depth + 1)
+                elif not (
+                    name in _OF_MODULES
+                    or name.startswith("_cached")
+                    or type(value).__module__ == "torch_geometric.inspector"
+                ):
                     self._value(_joined(path, name), value, depth + 1)
         for name, child in module._modules.items():
             if child is None:
@@ -213,50 +214,42 @@ class Contents:
                 self._module(_joined(path, name), child, depth)
 
     def _class(self, kind: type, depth: int) -> None:
-        """Collect code and attributes of a class and of its base classes."""
         for base in kind.__mro__:
             if base in self._classes or base is nn.Module or base.__module__ == "builtins":
                 continue
             self._classes.add(base)
-            members = {
-                name: value
-                for name, value in sorted(vars(base).items())
-                if name not in _OF_CLASSES
-                and not isinstance(value, _DESCRIPTORS)
-                and not _is_generated(name, value)
-            }
-            functions = {name: f for name, value in members.items() if (f := _code(value))}
-            if _installed(base.__module__):
-                texts = [_digest(f) for f in functions.values()]
-                texts += [
-                    f"{name}={stable_repr(value)}"
-                    for name, value in members.items()
-                    # Names with two underscores: caches of Python (`__slotnames__` of `copyreg`).
-                    if not name.startswith("__") and _plain_inside(value)
-                ]
+            installed, texts = _installed(base.__module__), list[str]()
+            for name, value in sorted(vars(base).items()):
+                if isinstance(value, _DESCRIPTORS) or _is_generated(name, value):
+                    continue
+                label, function = f"{base.__qualname__}.{name}", _code(value)
+                if function and installed:
+                    texts.append(_digest(function))
+                    self._globals(label, function, depth)
+                elif function:
+                    self._function(label, function, depth)
+                elif name.startswith("__"):  # caches of Python (`__slotnames__` of `copyreg`)
+                    continue
+                elif not installed:
+                    self._value(label, value, depth + 1)
+                elif _plain_inside(value):
+                    texts.append(f"{name}={stable_repr(value)}")
+            if installed:
                 self._note(base.__qualname__, _short(*texts), self.code)
-                for name, function in functions.items():
-                    self._globals(f"{base.__qualname__}.{name}", function, depth)
-                continue
-            for name, function in functions.items():
-                self._function(f"{base.__qualname__}.{name}", function, depth)
-            for name, value in members.items():
-                if name not in functions and not name.startswith("__"):
-                    self._value(f"{base.__qualname__}.{name}", value, depth + 1)
 
     def _function(self, name: str, function: FunctionType, depth: int, path: str = "") -> None:
         """Collect a function's code, closure, defaults, and the globals that it uses."""
         # A decorated function and the wrapper have the same name: both count.
         self._note(name, _digest(function), self.code)
-        inside = path or name
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        for variable, cell in cells:
-            if cell != CellType():  # set already
-                self._value(f"{inside}.{variable}", cell.cell_contents, depth + 1)
-        for position, value in enumerate(function.__defaults__ or ()):
-            self._value(f"{inside}.default{position}", value, depth + 1)
-        for variable, value in (function.__kwdefaults__ or {}).items():
-            self._value(f"{inside}.{variable}", value, depth + 1)
+        values = {
+            variable: cell.cell_contents
+            for variable, cell in cells
+            if cell != CellType()  # set already
+        }
+        values |= {f"default{at}": value for at, value in enumerate(function.__defaults__ or ())}
+        for variable, value in (values | (function.__kwdefaults__ or {})).items():
+            self._value(f"{path or name}.{variable}", value, depth + 1)
         self._globals(name, function, depth)
 
     def _globals(self, name: str, function: FunctionType, depth: int) -> None:
@@ -269,31 +262,30 @@ class Contents:
             for variable in sorted(constants & os.environ.keys()):
                 self._note(f"environment.{variable}", repr(os.environ[variable]))
         variables = {variable: scope[variable] for variable in read if variable in scope}
-        self._scope(function.__module__, variables, named, depth, library)
+        self._scope(function.__module__, variables, named, depth)
 
     def _scope(
         self,
-        path: str,
+        module: str,
         scope: Mapping[str, Any],
         named: Iterable[str],
         depth: int,
-        library: bool,
         levels: int = 3,
     ) -> None:
         """Collect variables of a module, and `named` attributes of modules among them.
 
         Of a module of a library only functions of users are collected, which were put there.
         """
+        library = _installed(module)
         for variable, value in sorted(scope.items()):
-            label = f"{path}.{variable}"
+            label = f"{module}.{variable}"
             if variable.startswith("__"):
                 continue
             if isinstance(value, ModuleType):
                 inside = {name: vars(value)[name] for name in named if name in vars(value)}
                 if levels:
-                    of_library = _installed(value.__name__)
-                    self._scope(value.__name__, inside, named, depth + 1, of_library, levels - 1)
-            elif _is_named(value) and _installed(value.__module__):
+                    self._scope(value.__name__, inside, named, depth + 1, levels - 1)
+            elif isinstance(value, _NAMED) and _installed(value.__module__):
                 if not library:
                     self._note(label, f"{value.__module__}.{name_of(value)}")
             elif not library or isinstance(value, FunctionType):
@@ -302,42 +294,43 @@ class Contents:
 
 def stable_repr(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one return per type of value)
     """A repr that is the same in every process: without addresses, tensors by hash."""
-    if isinstance(value, _PLAIN):
-        return repr(value)
-    if isinstance(value, Tensor):
-        digest = hashlib.sha256()
-        feed(digest, value)
-        return f"tensor{list(value.shape)}#{digest.hexdigest()[:12]}"
-    if isinstance(value, np.ndarray):
-        if value.dtype == object:
+    within = partial(stable_repr, depth=depth + 1)
+    match value:
+        case _ if isinstance(value, _PLAIN):
+            return repr(value)
+        case Tensor():
+            digest = hashlib.sha256()
+            feed(digest, value)
+            return f"tensor{list(value.shape)}#{digest.hexdigest()[:12]}"
+        case np.ndarray() if value.dtype == object:
             return stable_repr(value.tolist(), depth)
-        digest = hashlib.sha256(f"{value.dtype}".encode())
-        digest.update(np.ascontiguousarray(value).tobytes())
-        return f"array{list(value.shape)}#{digest.hexdigest()[:12]}"
-    if depth > _DEEPEST:
-        return type(value).__name__
-    if isinstance(value, nn.Module) or inspect.isroutine(value) or isinstance(value, partial):
-        contents = Contents.of(value)
-        parts = (*contents.code.items(), *contents.attributes.items(), contents.weights.hexdigest())
-        return f"{name_of(value)}#{_short(*map(repr, parts))}"
-    if isinstance(value, type):
-        return value.__qualname__
-    if is_dataclass(value):
-        items = [(item.name, getattr(value, item.name)) for item in fields(value)]
-    elif isinstance(value, Mapping):
-        items = sorted((stable_repr(key, depth + 1), item) for key, item in value.items())
-    elif isinstance(value, (list, tuple)):
-        return f"[{', '.join(stable_repr(item, depth + 1) for item in value)}]"
-    elif isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(stable_repr(item, depth + 1) for item in value))}}}"
-    else:
-        items = sorted(_attributes(value).items())
-    return f"{name_of(value)}({', '.join(f'{k}={stable_repr(v, depth + 1)}' for k, v in items)})"
+        case np.ndarray():
+            content = f"{value.dtype}".encode() + np.ascontiguousarray(value).tobytes()
+            return f"array{list(value.shape)}#{hashlib.sha256(content).hexdigest()[:12]}"
+        case _ if depth > _DEEPEST:
+            return type(value).__name__
+        case type():
+            return value.__qualname__
+        case list() | tuple():
+            return f"[{', '.join(map(within, value))}]"
+        case set() | frozenset():
+            return f"{{{', '.join(sorted(map(within, value)))}}}"
+        case _ if isinstance(value, (nn.Module, partial)) or inspect.isroutine(value):
+            found = Contents.of(value)
+            parts = (*found.code.items(), *found.attributes.items(), found.weights.hexdigest())
+            return f"{name_of(value)}#{_short(*map(repr, parts))}"
+        case Mapping():
+            items = sorted((within(key), item) for key, item in value.items())
+        case _ if is_dataclass(value):
+            items = [(item.name, getattr(value, item.name)) for item in fields(value)]
+        case _:
+            items = sorted(_attributes(value).items())
+    return f"{name_of(value)}({', '.join(f'{key}={within(item)}' for key, item in items)})"
 
 
 def name_of(value: Any) -> str:
     """The name of a function or class, or of the class of anything else."""
-    return getattr(value, "__qualname__", None) or type(value).__name__
+    return value.__qualname__ if hasattr(value, "__qualname__") else type(value).__name__
 
 
 def feed(digest: Any, values: Tensor) -> None:
@@ -364,17 +357,11 @@ def feed(digest: Any, values: Tensor) -> None:
 
 
 def _joined(path: str, name: str) -> str:
-    return ".".join(filter(None, (path, name)))
-
-
-def _derived(name: str, value: Any) -> bool:
-    """Whether an attribute is derived from the code (PyG's inspector) or is a cache."""
-    return name.startswith("_cached") or type(value).__module__ == "torch_geometric.inspector"
+    return f"{path}.{name}" if path and name else path or name
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """The attributes of an object, from its `__dict__` and `__slots__`."""
-    attributes = dict(getattr(value, "__dict__", {}))
+    attributes = {**vars(value)} if hasattr(value, "__dict__") else {}
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
@@ -384,46 +371,44 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _plain_inside(value: Any, depth: int = 0) -> bool:
-    """Whether a value is plain, or a nested container of plain values."""
-    if isinstance(value, (*_PLAIN, Tensor, np.ndarray)):
-        return True
-    if depth > _DEEPEST or not isinstance(value, (list, tuple, set, frozenset, Mapping)):
-        return False
-    if isinstance(value, Mapping):
-        value = [*value.keys(), *value.values()]
-    return all(_plain_inside(item, depth + 1) for item in value)
+    match value:
+        case _ if isinstance(value, (*_PLAIN, Tensor, np.ndarray)):
+            return True
+        case _ if depth > _DEEPEST:
+            return False
+        case Mapping():
+            return _plain_inside([*value.keys(), *value.values()], depth)
+        case list() | tuple() | set() | frozenset():
+            return all(_plain_inside(item, depth + 1) for item in value)
+    return False
 
 
 def _code(value: Any) -> FunctionType | None:
     """The function of a class attribute (a method, a property, ...), or None."""
-    if isinstance(value, (staticmethod, classmethod)):
-        value = value.__func__
-    elif isinstance(value, property):
-        value = value.fget
-    elif isinstance(value, cached_property):
-        value = value.func
-    value = value.__wrapped__ if not isinstance(value, FunctionType) and _wrapped(value) else value
+    match value:
+        case staticmethod() | classmethod():
+            value = value.__func__
+        case property():
+            value = value.fget
+        case cached_property():
+            value = value.func
+    if _wrapped(value) and not isinstance(value, FunctionType):
+        value = value.__wrapped__
     return value if isinstance(value, FunctionType) else None
 
 
 def _is_generated(name: str, value: Any) -> bool:
-    """Whether PyG wrote this member of a layer's class when the first layer of it was made.
+    """Whether this is a cache of `abc`, or PyG wrote it when the first layer of a class was made.
 
     It is a function of the class's own code, and missing where a layer was only unpickled.
     """
-    module = getattr(value, "__module__", None) or ""
+    module = str(value.__module__) if hasattr(value, "__module__") else ""
     by_template = module.endswith(("_propagate", "_edge_updater"))
-    return name.startswith(("_jinja_", "_orig_")) or by_template
+    return name.startswith(("_jinja_", "_orig_", "_abc_impl")) or by_template
 
 
 def _wrapped(value: Any) -> bool:
-    """Whether a value wraps a function, as `lru_cache` does."""
-    return isinstance(getattr(value, "__wrapped__", None), FunctionType)
-
-
-def _is_named(value: Any) -> bool:
-    """Whether a value is identified by its module and name: a function or a class."""
-    return isinstance(value, (FunctionType, BuiltinFunctionType, type))
+    return hasattr(value, "__wrapped__") and isinstance(value.__wrapped__, FunctionType)
 
 
 def _installed(module: str | None) -> bool:
@@ -431,7 +416,7 @@ def _installed(module: str | None) -> bool:
     module = module or ""
     if module.partition(".")[0] in ("builtins", "graphsvx", "graphsvx_lab", "__main__"):
         return module != "__main__"
-    file = getattr(sys.modules.get(module), "__file__", None)
+    file = vars(sys.modules[module]).get("__file__") if module in sys.modules else None
     return module in sys.builtin_module_names or (file or "").startswith(_LIBRARIES)
 
 
@@ -559,12 +544,11 @@ def _identity(value: Any, depth: int = 4) -> Any:
     if depth and kind in (dict, OrderedDict, list, tuple):
         items = value if kind in (list, tuple) else [*value, *value.values()]
         return [_identity(item, depth - 1) for item in items]
-    if not isinstance(value, Tensor):
-        return id(value)
-    try:
-        return id(value), None if value.is_inference() else value._version, value.data_ptr()
-    except (RuntimeError, ValueError):  # lazily made, or without storage
-        return id(value)
+    with suppress(RuntimeError, ValueError):  # tensors lazily made, or without storage
+        if isinstance(value, Tensor):
+            version = None if value.is_inference() else value._version
+            return id(value), version, value.data_ptr()
+    return id(value)
 
 
 # Whether a tensor still holds what it held when something was cached for it.
@@ -584,16 +568,8 @@ _PAUSE = 20.0
 """A full checksum of a large tensor is followed by a pause of this many times its cost."""
 
 
-@dataclass(frozen=True)
-class _Seen:
-    version: int
-    sample: int
-    checksum: int
-    until: float
-    """Time up to which the sample is enough."""
-
-
 _SEEN: Any = WeakTensorKeyDictionary()
+"""Of large tensors: version and sample, the full checksum, and up to when the sample is enough."""
 
 
 def stamp(tensor: Tensor) -> Stamp:
@@ -605,13 +581,12 @@ def stamp(tensor: Tensor) -> Stamp:
     flat = values.reshape(-1) if values.is_contiguous() else values
     step = max(1, flat.shape[0] // _SAMPLE)
     sample = _bytes_checksum(flat[::step])
-    seen = _SEEN.get(tensor)
+    known, checksum, until = _SEEN.get(tensor, (None, 0, 0.0))
     start = perf_counter()
-    if seen is not None and (seen.version, seen.sample) == (version, sample) and start < seen.until:
-        return version, seen.checksum
-    checksum = _checksum(values)
-    end = perf_counter()
-    _SEEN[tensor] = _Seen(version, sample, checksum, end + _PAUSE * (end - start))
+    if known != (version, sample) or start >= until:
+        checksum = _checksum(values)
+        end = perf_counter()
+        _SEEN[tensor] = (version, sample), checksum, end + _PAUSE * (end - start)
     return version, checksum
 
 

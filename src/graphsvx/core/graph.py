@@ -45,13 +45,6 @@ def computed(source: Tensor, name: str, version: Any, make: Callable[[], T]) -> 
     return entries[name][1]
 
 
-def attribute_names(data: Any) -> list[str]:
-    """Names of the attributes that `data` holds itself."""
-    return list(
-        data.keys() if hasattr(data, "keys") else vars(data) if hasattr(data, "__dict__") else ()
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Index:
     """Edges grouped by one end (CSC): those of node i are `order[start[i]:start[i + 1]]`."""
@@ -112,19 +105,18 @@ def statistics_of(x: Tensor, version: Stamp | None = None) -> Statistics:
 
 
 def _make_statistics(x: Tensor) -> Statistics:
-    # Columns in blocks: a float64 copy of all of a large x would double its memory.
     if x.numel() == 0:
-        return Statistics(x.new_zeros(x.shape[1]).double(), x.new_zeros(x.shape[1]).double())
+        return Statistics(*x.new_zeros(2, x.shape[1]).double())
     if not x.is_floating_point():
         modes = x.long().mode(0).values.double()
         return Statistics(modes, torch.zeros_like(modes))
     means, stds = [], []
+    # Columns in blocks: a float64 copy of all of a large x would double its memory.
     for block in torch.split(x, max(1, 2**24 // x.shape[0]), dim=1):
         if not bool(torch.isfinite(block).all()):
             row, column = (~torch.isfinite(x)).nonzero()[0].tolist()
             raise InputError(
-                f"data.x must be finite, got {float(x[row, column])} at node {row}, "
-                f"feature {column}"
+                f"data.x must be finite, got {x[row, column]:g} at node {row}, feature {column}"
             )
         wide = block.double()
         means.append(wide.mean(0))
@@ -233,7 +225,7 @@ class Graph:
             return relation
         order = np.argsort(types.edge_type, kind="stable")
         starts = np.searchsorted(types.edge_type[order], np.arange(len(relation) + 1))
-        waiting: dict[Any, list[int]] = {}
+        waiting: dict[bytes, list[int]] = {}
         for at, (source, name, target) in enumerate(types.edge_types):
             other = (target, name.removeprefix("rev_"), source)
             if name.startswith("rev_") and other in types.edge_types:
@@ -244,9 +236,8 @@ class Graph:
                 np.sort(first * self.num_nodes + second).tobytes()
                 for first, second in (mine, mine[::-1])
             )
-            turned = waiting.get(back, [])
-            if turned and forth != back and mine.size:
-                relation[at] = turned.pop(0)
+            if mine.size and forth != back and waiting.get(back):
+                relation[at] = waiting[back].pop(0)
             else:
                 waiting.setdefault(forth, []).append(at)
         return np.minimum(relation, np.arange(len(relation)))
@@ -322,10 +313,9 @@ def subgraph(graph: Graph, nodes: Ids) -> Graph:
         as_tensor(array, graph.x.device) for array in (ends, nodes, inside[within])
     )
     return Graph(
-        x=graph.x[rows],
-        edge_index=edge_index,
-        edge_weight=None if graph.edge_weight is None else graph.edge_weight[edges],
-        edge_attr=None if graph.edge_attr is None else graph.edge_attr[edges],
+        graph.x[rows],
+        edge_index,
+        *graph.edge_rows(edges),
         y=None,
         index=index_by_end(edge_index[1], len(nodes)),
         statistics=graph.statistics,

@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from graphsvx.core.arrays import unreadable
-from graphsvx.core.callers import Inputs, values_by_type
-from graphsvx.core.calling import USUAL, CallPlan, method_of, signature_of
+from graphsvx.core.arrays import Ids, unreadable
+from graphsvx.core.calling import USUAL, CallPlan, Inputs, method_of, signature_of, values_by_type
 from graphsvx.core.graph import Graph
 from graphsvx.core.modules import call_without_writing, modules
+from graphsvx.core.names import attribute_names
 from graphsvx.errors import InputError, ModelError, error_text, see
 from graphsvx.utils.constraints import checked
 from graphsvx.utils.exclusive import stop_if_unwanted
@@ -42,6 +43,33 @@ _NAMED_OUTPUTS: dict[str, Reading] = {
 
 _OPTIONAL = frozenset(("edge_weight", "edge_attr", "batch", "edge_label_index"))
 _LABELS = ("multilabel", "multilabel_probs")
+_PROBABILITIES: dict[Reading, Callable[[Tensor], Tensor]] = {
+    "raw": lambda out: out.softmax(-1),
+    "probs": lambda out: out,
+    "log_probs": torch.exp,
+    "multilabel": torch.sigmoid,
+    "multilabel_probs": lambda out: out,
+}
+"""Outputs as probabilities."""
+_LOGITS: dict[Reading, Callable[[Tensor], Tensor]] = {
+    "raw": lambda out: out,
+    "probs": torch.log,
+    "log_probs": lambda out: out,
+    "multilabel": lambda out: out,
+    "multilabel_probs": torch.logit,
+}
+"""Outputs as logits, up to a constant."""
+
+
+class _Holder(nn.Module):
+    """Runs a function with other parameters of a model, for `functional_call`."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, run: Callable[..., Any], *args: Any) -> Any:
+        return run(*args)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +110,7 @@ class Model:
             "num_nodes": x.shape[0],
         }
         stop_if_unwanted()
-        with _as_model_error(lambda error: self._failure(inputs, error)):
+        with _as_model_error(lambda error: self._failure(error, len(x), [edge_index], [x])):
             out = self.returned(inputs)
         rows = x.shape[0]
         if self.whole_graphs:
@@ -95,65 +123,45 @@ class Model:
         expected = f"the model must return a tensor of shape [{rows}, outputs]"
         return _table(out, rows, expected, self._other_level(out, x.shape[0]))
 
-    def returned(self, inputs: dict[str, Any]) -> Any:
-        """The model's scores for a graph given by its attributes, which stay as they are."""
-        return call_without_writing(self.call, self.returned_for, inputs)
-
-    def returned_for(self, inputs: dict[str, Any]) -> Any:
-        """The model's scores, extracted by `pick`; the model may write to the inputs."""
-        if inputs["batch"] is None and "batch" in self.takes:
-            x = inputs["x"]
-            inputs["batch"] = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
-        with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
-            out = self.plan(self.call, inputs)
-        return out if self.pick is None else self.pick(out)
-
     def run(self, graph: Graph, inputs: Inputs, rows_of_tables: bool = False) -> Any:
         """The raw output for parts of a graph by type: a tensor, or one for each node type.
 
         `rows_of_tables`: parameters with a row for each node of a type are cut to the rows of the
         nodes that are there.
         """
+        nodes = {name: len(rows) for name, rows in inputs.node_rows.items()}
+        edges, features = [*inputs.edge_index.values()], [*inputs.x.values()]
+        stop_if_unwanted()
+        with _as_model_error(lambda error: self._failure(error, nodes, edges, features)):
+            values = values_by_type(graph, inputs, self.plan.attributes)
+            if rows_of_tables and isinstance(self.call, nn.Module):
+                tables = self.plan.cut_tables(self.call, inputs.node_rows)
+                return functional_call(_Holder(self.call), tables, (self.returned, values))
+            return self.returned(values)
 
-        def call(values: dict[str, Any]) -> Any:
-            with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
-                return self.plan(self.call, values, cut)
+    def returned(self, inputs: dict[str, Any]) -> Any:
+        """The model's scores for a graph given by its attributes, which stay as they are."""
+        return call_without_writing(self.call, self.returned_for, inputs)
 
-        with _as_model_error(lambda error: self._failure_by_type(inputs, error)):
-            cut = self.plan.cut(self.call, inputs.node_rows) if rows_of_tables else {}
-            values = values_by_type(graph, inputs, self.plan)
-            out = call_without_writing(self.call, call, values)
-            return out if self.pick is None else self.pick(out)
-
-    def _failure_by_type(self, inputs: Inputs, error: BaseException) -> str:
-        """What failed, with advice where features and weights have other devices or types."""
-        counts = {name: len(rows) for name, rows in inputs.node_rows.items()}
-        failed = f"the model failed on a graph with {counts} nodes: {error_text(error)}"
-        device = next((x.device for x in inputs.edge_index.values()), None)
-        if device is not None and (advice := self._other_device(device)):
-            return f"{failed}; {advice}"
-        of_features, of_weights = (
-            " and ".join(
-                sorted({str(v.dtype).removeprefix("torch.") for v in v_s if v.is_floating_point()})
-            )
-            for v_s in (inputs.x.values(), self.weights)
-        )
-        if not of_weights or not of_features or of_weights == of_features:
-            return failed
-        return (
-            f"{failed}; features are {of_features}, weights {of_weights}: convert the model "
-            f"(model.double()) or x of each type (data[type].x.float())"
-        )
+    def returned_for(self, inputs: dict[str, Any]) -> Any:
+        """The model's scores, extracted by `pick`; the model may write to the inputs."""
+        x = inputs.get("x")
+        if "batch" in self.takes and inputs.get("batch") is None and x is not None:
+            inputs["batch"] = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
+        with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
+            out = self.plan(self.call, inputs)
+        return out if self.pick is None else self.pick(out)
 
     def _other_device(self, device: torch.device) -> str:
         """Advice where weights are on another device than the data; "" if none is."""
-        stored = (
-            v for m in self.submodules for v in (*m._parameters.values(), *m._buffers.values())
-        )
-        other = next((v.device for v in stored if v is not None and v.device != device), None)
-        if other is None:
-            return ""
-        return f'the model is on {other} and the data on {device}: use model.to("{device}")'
+        for module in self.submodules:
+            for value in (*module._parameters.values(), *module._buffers.values()):
+                if value is not None and value.device != device:
+                    return (
+                        f"the model is on {value.device} and the data on {device}: use "
+                        f'model.to("{device}")'
+                    )
+        return ""
 
     def _other_level(self, out: Tensor, nodes: int) -> str:
         """Advice where a model of graphs is asked about nodes, or the other way round."""
@@ -167,11 +175,18 @@ class Model:
             return "; it returns one row for the whole graph: ask with graph=True"
         return ""
 
-    def _failure(self, inputs: Mapping[str, Any], error: BaseException) -> str:
+    def _failure(
+        self, error: BaseException, nodes: object, edges: list[Tensor], features: list[Tensor]
+    ) -> str:
         """What failed, with advice for the usual reasons."""
-        x, edges = inputs["x"], inputs["edge_index"].shape[1]
         shape, parameter = self.plan.form.row_shape, next(iter(signature_of(self.call)), "data")
-        elsewhere = self._other_device(x.device)
+        elsewhere = self._other_device(edges[0].device) if edges else ""
+        count = sum(index.shape[1] for index in edges)
+        integers = next((x.dtype for x in features if not x.is_floating_point()), None)
+        of_features, of_weights = (
+            " and ".join(sorted({str(x.dtype).removeprefix("torch.") for x in tensors}))
+            for tensors in (filter(Tensor.is_floating_point, features), self.weights)
+        )
         hints = {
             elsewhere: elsewhere != "",
             "a graph in which players are switched off has few nodes or edges, over which this "
@@ -179,20 +194,24 @@ class Model:
                 "Expected more than 1" in error_text(error)
             ),
             "without its players a graph may have no edges, which this model does not take: add "
-            "self-loops to it (torch_geometric.transforms.AddSelfLoops())": not edges,
+            "self-loops to it (torch_geometric.transforms.AddSelfLoops())": not count,
             f"its one argument {parameter!r} was a Data object: if it is something else, give a "
             "function that computes it, as in def model(x, edge_index): return net(...)": (
                 self.plan.as_data and parameter not in ("data", "batch", "graph", "g")
             ),
             "data has no x, so the model was given None": not self.plan.form.has_x,
-            f"data.x is {x.dtype}: if these are numbers and not categories for an embedding, use "
-            "data.x.float()": not x.is_floating_point(),
+            f"features are {of_features}, weights {of_weights}: convert the model "
+            "(model.double()) or x (data.x.float(), data[type].x.float())": (
+                of_features != "" and of_weights not in ("", of_features)
+            ),
+            f"data.x is {integers}: if these are numbers and not categories for an embedding, use "
+            "data.x.float()": integers is not None,
             f"data.x is of shape [nodes{''.join(f', {n}' for n in shape or ())}]": shape
             is not None,
         }
         hint = next((f"; {hint}" for hint, applies in hints.items() if applies), "")
         return (
-            f"the model failed on a graph with {x.shape[0]} nodes and {edges} edges: "
+            f"the model failed on a graph with {nodes} nodes and {count} edges: "
             f"{error_text(error)}{hint}{see('the-model-failed')}"
         )
 
@@ -238,21 +257,14 @@ class Model:
         if self.scale == "value":
             return out
         self._check_range(out, least, most)
-        is_probability = self.scale == "probability"
-        if self.output in _LABELS:  # a sigmoid for each
-            are_logits = self.output == "multilabel"
-            if is_probability:
-                return out.sigmoid() if are_logits else out
-            out = out if are_logits else out.logit()
-        else:
-            if out.shape[-1] == 1:
-                out = self._two_classes(out)
-            if is_probability:
-                if self.output == "raw":
-                    return out.softmax(-1)
-                return out if self.output == "probs" else out.exp()
-            out = out.log() if self.output == "probs" else out
-            out = out if self.scale == "logit" else log_odds(out)
+        of_classes = self.output not in _LABELS
+        if of_classes and out.shape[-1] == 1:
+            out = self._two_classes(out)
+        if self.scale == "probability":
+            return _PROBABILITIES[self.output](out)
+        out = _LOGITS[self.output](out)
+        if self.scale == "log_odds" and of_classes:
+            out = log_odds(out)
         if not bool(torch.isfinite(out).all()):
             raise ModelError(
                 f"a probability of exactly 0 or 1 has no finite {self.scale}; "
@@ -261,46 +273,43 @@ class Model:
         return out
 
     def _check_range(self, out: Tensor, least: float, most: float) -> None:
-        """Raise if the outputs contradict `output` (for example no probabilities)."""
-        slack = 1e-3
-        in_range = least >= -slack and most <= 1 + slack
-        if self.output == "raw":
-            # A softmax is never 0 nor 1 nor the same everywhere; small whole numbers may sum to
-            # 1 too.
-            if least > 0 and most < 1 and out.shape[-1] > 1 and _looks_like_softmax(out):
-                warnings.warn(
-                    "the model seems to return probabilities, which would be squashed again; "
-                    'if so, say output="probs"',
-                    stacklevel=2,
+        slack, are_logs = 1e-3, self.output == "log_probs"
+        in_range = most <= slack if are_logs else least >= -slack and most <= 1 + slack
+        match self.output:
+            case "raw":
+                # A softmax is never 0 nor 1 nor the same everywhere; small whole numbers may sum
+                # to 1 too.
+                if least > 0 and most < 1 and out.shape[-1] > 1 and _looks_like_softmax(out):
+                    warnings.warn(
+                        "the model seems to return probabilities, which would be squashed again; "
+                        'if so, say output="probs"',
+                        stacklevel=2,
+                    )
+            case "multilabel_probs" if not in_range:
+                raise ModelError(
+                    "the model seemed to return a probability for each label, but returned "
+                    f'{least:.3g} to {most:.3g}; say what it returns by output="multilabel", '
+                    '"class" or "regression"'
                 )
-        elif self.output == "multilabel_probs" and not in_range:
-            raise ModelError(
-                "the model seemed to return a probability for each label, but returned "
-                f'{least:.3g} to {most:.3g}; say what it returns by output="multilabel", '
-                '"class" or "regression"'
-            )
-        elif self.output not in _LABELS:
-            are_logs = self.output == "log_probs"
-            sums = (out.exp() if are_logs else out).sum(-1)
-            if (most <= slack if are_logs else in_range) and (
-                out.shape[-1] == 1 or bool(((sums - 1).abs() <= slack).all())
-            ):
-                return
-            meaning = "logarithms of probabilities" if are_logs else "probabilities that sum to 1"
-            raise ModelError(
-                f'output="{self.output}" means {meaning}, the model returned '
-                f"{least:.3g} to {most:.3g}; say what it returns by "
-                'output="raw", "probs" or "log_probs"'
-            )
+            case "probs" | "log_probs":
+                sums = (out.exp() if are_logs else out).sum(-1)
+                if in_range and (out.shape[-1] == 1 or bool(((sums - 1).abs() <= slack).all())):
+                    return
+                means = "logarithms of probabilities" if are_logs else "probabilities that sum to 1"
+                raise ModelError(
+                    f'output="{self.output}" means {means}, the model returned {least:.3g} to '
+                    f'{most:.3g}; say what it returns by output="raw", "probs" or "log_probs"'
+                )
 
     def _two_classes(self, out: Tensor) -> Tensor:
-        if self.output == "raw":
-            # As a logit by itself, 0 would say nothing of the first class.
-            first = -out if self.scale == "logit" else torch.zeros_like(out)
-            return torch.cat([first, out], -1)
-        if self.output == "probs":
-            return torch.cat([1 - out, out], -1)
-        return torch.cat([torch.log1p(-out.exp()), out], -1)
+        match self.output:
+            case "raw":  # as a logit by itself, 0 would say nothing of the first class
+                first = -out if self.scale == "logit" else torch.zeros_like(out)
+            case "probs":
+                first = 1 - out
+            case _:
+                first = torch.log1p(-out.exp())
+        return torch.cat([first, out], -1)
 
 
 @contextmanager
@@ -360,7 +369,6 @@ def _plain_tensor(out: Any, picked: bool = False) -> Tensor:
 
 
 def _looks_like_softmax(out: Tensor) -> bool:
-    """Whether all rows sum to 1 and at least four of them differ."""
     rows = out.reshape(-1, out.shape[-1])
     return bool(((rows.sum(-1) - 1).abs() <= 1e-5).all()) and len(torch.unique(rows, dim=0)) >= 4
 
@@ -380,7 +388,6 @@ def log_odds(logits: Tensor) -> Tensor:
 
 
 def _no_tensor(out: Any, picked: bool) -> str:
-    """Message for a model that returns something else than one tensor."""
     if picked:
         return f"the function given as output= must return one tensor, got {type(out).__name__}"
     example = "out[0]"
@@ -388,24 +395,19 @@ def _no_tensor(out: Any, picked: bool) -> str:
         keys = list(out)
         example = f"out[{keys[0]!r}]" if keys else "out[...]"
         got = f"a dictionary with {', '.join(map(repr, keys))}"
-    elif type(out).__name__ != "tuple" and (fields := _tensor_fields(out)):
-        example = f"out.{'logits' if 'logits' in fields else fields[0]}"
-        got = f"{type(out).__name__} with {', '.join(fields)}"
     else:
+        names = out._fields if hasattr(out, "_fields") else attribute_names(out)
+        fields = [name for name in names if isinstance(getattr(out, name), Tensor)]
         got = type(out).__name__
-        got += f" of {len(out)}" if isinstance(out, (tuple, list)) else ""
+        if fields:
+            example = f"out.{'logits' if 'logits' in fields else fields[0]}"
+            got += f" with {', '.join(fields)}"
+        elif isinstance(out, (tuple, list)):
+            got += f" of {len(out)}"
     return (
         f"the model must return one tensor, got {got}; say where the scores are by a function, "
         f"such as output=lambda out: {example}{see('the-model-must-return-one-tensor')}"
     )
-
-
-def _tensor_fields(out: Any) -> list[str]:
-    """Attributes of a dataclass, named tuple or object that are tensors."""
-    members = (
-        out._asdict() if hasattr(out, "_asdict") else vars(out) if hasattr(out, "__dict__") else {}
-    )
-    return [name for name, value in members.items() if isinstance(value, Tensor)]
 
 
 def described_model(
@@ -483,44 +485,40 @@ def with_relation(decoder: Callable[..., Tensor], relation: int | None) -> Decod
     """A decoder of (source, target) from one of (source, target, relation)."""
     if relation is None:
         return decoder
-
-    def score(source: Tensor, target: Tensor) -> Tensor:
-        relations = torch.full((len(source),), relation, device=source.device)
-        return decoder(source, target, relations)
-
-    return score
+    return lambda source, target: decoder(
+        source, target, torch.full((len(source),), relation, device=source.device)
+    )
 
 
-def model_decoder(
-    model: Any, node_types: tuple[str, str] | None, relation: int | None
-) -> Decoder | None:
-    """The model's own decoder as one of the embeddings of the two ends; None if it has none.
+def link_decoder(model: Any, graph: Graph, centres: Ids, relation: int | None = None) -> Decoder:
+    """What scores a link where the user gives no decoder: of typed graphs the model's own.
 
     `decode` and `decoder` take rows of source and target, or as in PyG's `GAE` all embeddings (of
     HeteroData by node type) and the pairs; then the relation where they take a third argument.
     `decoder` is used only if a relation is asked for.
-
-    Args:
-        model: the user's model.
-        node_types: of HeteroData, those of the two ends.
-        relation: the relation that is scored.
-
     """
+    if not graph.has_types:
+        return inner_product
+    types = graph.types
     inner = method_of(model, "decoder")
     function = method_of(model, "decode") if hasattr(model, "encode") else None
+    if function is None and relation is not None:
+        function = inner
+        if function is None:
+            raise InputError(
+                "relation= needs a decoder of (source, target, relation), a model with one as "
+                "`decoder` or `decode`, or one that takes edge_label_index and edge_label_type"
+            )
     if function is None:
-        function = inner if relation is not None else None
-    if function is None:
-        return None
-    parameters = _positional(function)
-    if not parameters and isinstance(inner, nn.Module):  # decode(*args) of GAE
-        parameters = _positional(inner)
-    logits = {"sigmoid": False} if "sigmoid" in parameters else {}
-    parameters = [name for name in parameters if name != "sigmoid"]
+        return inner_product
+    names = _positional(function)
+    if not names and isinstance(inner, nn.Module):  # decode(*args) of GAE
+        names = _positional(inner)
+    logits = {"sigmoid": False} if "sigmoid" in names else {}
+    parameters = [name for name in names if name != "sigmoid"]
     if relation is not None and len(parameters) < 3:
         raise InputError(
-            f"the model's decoder takes {parameters}, not the relation; give "
-            "decoder=, a function of (source, target, relation)"
+            f"the decoder takes {parameters}; give decoder=, of (source, target, relation)"
         )
     needed = [name for name in parameters[2:] if _is_required(function, name)]
     if relation is None and needed:
@@ -531,23 +529,18 @@ def model_decoder(
     if len(parameters) < 2 or "edge" not in parameters[1]:
         return with_relation(function, relation)
 
-    def score(source: Tensor, target: Tensor) -> Tensor:
-        count = len(source)
-        first = torch.arange(count, device=source.device)
-        rows = torch.stack([first, first + count])
-        embeddings: Any = torch.cat([source, target])
-        if node_types is not None:
-            embeddings = {node_types[0]: embeddings}
-            if node_types[0] != node_types[1]:
-                embeddings = {node_types[0]: source, node_types[1]: target}
-                rows = torch.stack([first, first])
-        arguments = [embeddings, rows]
-        if relation is not None:
-            arguments.append(torch.full_like(first, relation))
-        scores: Tensor = function(*arguments, **logits)
-        return scores
+    def of_pairs(source: Tensor, target: Tensor, *relations: Tensor) -> Tensor:
+        first = torch.arange(len(source), device=source.device)
+        embeddings, second = torch.cat([source, target]), first + len(source)
+        if types.flat:
+            return function(embeddings, torch.stack([first, second]), *relations, **logits)
+        start, end = (types.node_types[at] for at in types.kinds(centres))
+        by_type = {start: embeddings}
+        if start != end:
+            by_type, second = {start: source, end: target}, first
+        return function(by_type, torch.stack([first, second]), *relations, **logits)
 
-    return score
+    return with_relation(of_pairs, relation)
 
 
 def _is_required(function: Callable[..., Any], name: str) -> bool:

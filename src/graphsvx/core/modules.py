@@ -14,19 +14,8 @@ from graphsvx.utils.exclusive import exclusive, taking_back
 
 
 def modules(module: object) -> list[nn.Module]:
-    """A module and all its submodules, each once; much faster than `Module.modules`.
-
-    Empty for anything that is not a module.
-    """
-    if not isinstance(module, nn.Module):
-        return []
-    reached, seen = [module], {id(module)}
-    for parent in reached:  # it grows on the way
-        for child in parent._modules.values():
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                reached.append(child)
-    return reached
+    """A module and all its submodules, each once; empty for anything that is not a module."""
+    return [*module.modules()] if isinstance(module, nn.Module) else []
 
 
 @contextmanager

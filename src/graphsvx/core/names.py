@@ -17,6 +17,18 @@ from graphsvx.utils.printable import did_you_mean
 NameList = tuple[str, ...] | None
 
 
+def attribute_names(data: Any) -> list[str]:
+    """Names of the attributes that `data` holds itself."""
+    if hasattr(data, "keys"):
+        return [*data.keys()]
+    return [*vars(data)] if hasattr(data, "__dict__") else []
+
+
+def attribute_of(data: Any, name: str) -> Any:
+    """An attribute of the user's data; None: it has none."""
+    return getattr(data, name, None)
+
+
 @dataclass(frozen=True, eq=False)
 class Names:
     """Names of features (columns of x), nodes and outputs; None: numbers are used."""
@@ -31,15 +43,8 @@ class Names:
     """Nodes by what the data calls them itself (networkx)."""
 
     @cached_property
-    def _by_name(self) -> dict[str, int]:
-        names = self.nodes or ()
-        by_name = {name: i for i, name in enumerate(names)}
-        if len(by_name) < len(names):
-            twice = next(name for i, name in enumerate(names) if by_name[name] != i)
-            raise InputError(
-                f"a node can be asked for by its name only if all names differ, got {twice!r} twice"
-            )
-        return by_name
+    def _node_ids(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.nodes or ())}
 
     def check(self, nodes: int, columns: int, row_shape: tuple[int, ...] | None) -> None:
         """Raise InputError unless every node and feature has a name, where names are given."""
@@ -60,46 +65,45 @@ class Names:
             if node in self.positions:
                 return self.positions[node]
             raise InputError(f"the graph has no node {shown(node)}")
-        if not isinstance(node, str):
-            return node
-        if self.nodes is None:
-            raise InputError(
-                f"node must be an integer, got {shown(node)}; to ask by name give node_names="
-            )
-        if node not in self._by_name:
-            raise InputError(
-                f"there is no node {node!r} among node_names; "
-                f"{did_you_mean(node, self.nodes[:10_000])}".rstrip("; ")
-            )
-        return self._by_name[node]
+        return _position(node, "node", "node_names", self.nodes, self._node_ids, InputError)
 
     def node_group(self, nodes: Any) -> Any:
         """Positions of several nodes, some of which may be given by name."""
-        if isinstance(nodes, (Tensor, np.ndarray, str, bytes, type)) or (
-            not hasattr(nodes, "__iter__")
-        ):
+        plain = isinstance(nodes, (Tensor, np.ndarray, str, bytes, type))
+        if plain or not hasattr(nodes, "__iter__"):
             return nodes
         return [self.node(node) for node in nodes]
 
     def target(self, target: Any) -> Any:
         """The number of an output given by name; anything else as it is."""
-        if not isinstance(target, str):
-            return target
-        if self.classes is None:
-            raise TargetError(
-                f"target must be an integer, got {target!r}; to ask by name give class_names="
-            )
-        if self.classes.count(target) > 1:
-            raise TargetError(
-                f"an output can be asked for by its name only if all names differ, got {target!r} "
-                f"twice; give its number"
-            )
-        if target not in self.classes:
-            raise TargetError(
-                f"there is no output {target!r}; {did_you_mean(target, self.classes)}"
-                f"class_names are {', '.join(self.classes[:10])}"
-            )
-        return self.classes.index(target)
+        positions = {name: i for i, name in enumerate(self.classes or ())}
+        return _position(target, "target", "class_names", self.classes, positions, TargetError)
+
+
+def _position(
+    name: Any,
+    argument: str,
+    listed: str,
+    names: NameList,
+    positions: Mapping[str, int],
+    error: type[InputError],
+) -> Any:
+    if not isinstance(name, str):
+        return name
+    if names is None:
+        raise error(
+            f"{argument} must be an integer, got {shown(name)}; to ask by name give {listed}="
+        )
+    if name not in positions:
+        raise error(
+            f"{argument} must be one of {listed}, got {shown(name)}; "
+            f"{did_you_mean(name, names[:10_000])}they are {', '.join(names[:10])}"
+        )
+    if len(positions) < len(names) and names.count(name) > 1:
+        raise error(
+            f"{listed} must differ to ask by name, got {shown(name)} twice; give its number"
+        )
+    return positions[name]
 
 
 NUMBERS = Names()
@@ -119,11 +123,11 @@ def find_names(
         if value is not None:
             names: NameList = checked(_plain(value), tuple[str, ...] | None, name)
             return names
-        stored = _plain(getattr(data, name, None))
+        stored = _plain(attribute_of(data, name))
         fits = isinstance(stored, (list, tuple)) and all(isinstance(part, str) for part in stored)
         return tuple(stored) if fits and stored else None
 
-    name = getattr(data, "name", None)
+    name = attribute_of(data, "name")
     return Names(
         graph=name if isinstance(name, str) and name else None,
         features=find(feature_names, "feature_names"),

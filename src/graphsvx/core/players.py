@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsvx.core.arrays import Ids, no_ids, run_starts
+from graphsvx.core.arrays import Bools, Floats, Ids, no_ids, run_starts
 from graphsvx.core.field import Field
-from graphsvx.core.graph import Graph, Statistics
+from graphsvx.core.graph import Graph
 from graphsvx.core.types import Types, node_number
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.utils.constraints import MOST, Converted, NotNegative, Range, as_int, shown
@@ -57,7 +56,7 @@ class Players:
         """D."""
         return int(self.node_owner.max(initial=-1)) + 1
 
-    def active_nodes(self, size: int, nodes_on: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def active_nodes(self, size: int, nodes_on: Bools) -> Bools:
         """Active nodes of the field for coalitions of node players, [coalitions, size].
 
         Nodes that are not players are always active.
@@ -150,12 +149,13 @@ def _sorted_by_owner(members: Ids, owner: Ids) -> tuple[Ids, Ids]:
 def _grouped(
     ids: Ids,
     groups: Iterable[tuple[str, tuple[Any, ...] | Ids]],
-    label_of: Callable[[int], str],
+    label_of: Callable[[int], str] | None,
     code: Ids | None = None,
 ) -> tuple[Ids, tuple[str, ...]]:
     """The player of each id and the names of players; empty groups are dropped.
 
-    That of its group, or else one of its own, shared by ids of the same `code`.
+    That of its group, or else one of its own, shared by ids of the same `code`. The players of
+    groups come first; without `label_of` the others have no names.
     """
     owner = np.full(len(ids), -1)
     names: list[str] = []
@@ -170,7 +170,9 @@ def _grouped(
     codes = alone if code is None else code[alone]
     _, example, inverse = np.unique(codes, return_index=True, return_inverse=True)
     owner[alone] = len(names) + inverse.reshape(-1)
-    return owner, (*names, *map(label_of, ids[alone[example]].tolist()))
+    if label_of is not None:
+        names += map(label_of, ids[alone[example]].tolist())
+    return owner, tuple(names)
 
 
 def node_groups(types: Types, groups: Groups) -> Groups:
@@ -187,7 +189,7 @@ def _numbered(groups: Groups, items: str, number: Callable[[Any, str], int]) -> 
     """Groups with numbers as members; `number` is given each member and how messages call it."""
     for label, members in groups:
         for member in members:
-            if isinstance(member, tuple) and not isinstance(member[0], str):
+            if type(member) is tuple and type(member[0]) is not str:
                 raise InputError(
                     f"group {label!r} names the edge {member}, but {items} play; "
                     f'use players="edges" for groups of edges'
@@ -220,20 +222,12 @@ def find_edge_players(
     plays = np.isin(code, code[carries])
     inner, code = inner[plays], code[plays]
     positions = field.edges[inner]
-    if groups:
-        owner, labels = _grouped(
-            positions,
-            [(name, edge_positions(graph, name, mine, directions)) for name, mine in groups],
-            lambda at: edge_label(graph, at, directions == "apart"),
-            code,
-        )
-        return Players(edge_members=inner, edge_owner=owner, names={"edges": labels})
-    _, example, owner = np.unique(code, return_index=True, return_inverse=True)
-    names = {}
-    if relations:
-        ends = positions[example].tolist()
-        names["edges"] = tuple(_relation_label(graph, at, directions) for at in ends)
-    return Players(edge_members=inner, edge_owner=owner.reshape(-1), names=names)
+    by_position = [(name, edge_positions(graph, name, mine, directions)) for name, mine in groups]
+    label = partial(edge_label, graph, apart=directions == "apart", relation=relations)
+    is_named = bool(groups) or relations
+    owner, labels = _grouped(positions, by_position, label if is_named else None, code)
+    names = {"edges": labels} if is_named else {}
+    return Players(edge_members=inner, edge_owner=owner, names=names)
 
 
 def _edge_codes(graph: Graph, positions: Ids, directions: Directions, relations: bool) -> Ids:
@@ -251,27 +245,24 @@ def _edge_codes(graph: Graph, positions: Ids, directions: Directions, relations:
     return order
 
 
-def edge_label(graph: Graph, position: int, apart: bool = False) -> str:
-    """An edge in words: source, relation, target; unless `apart`, as the first of both types."""
+def edge_label(graph: Graph, position: int, apart: bool = False, relation: bool = False) -> str:
+    """An edge in words: source, relation, target; unless `apart`, as the first of both types.
+
+    `relation`: its type, without the two nodes.
+    """
     source, target = graph.edge_index[:, position].tolist()
     if not graph.has_types:
         return f"edge {source}–{target}"
     types = graph.types
     kind = int(types.edge_type[position])
     first = kind if apart else int(graph.relation_of[kind])
-    if first != kind:
-        source, target = target, source
-    return f"{types.label(source)} –{types.relation_labels[first]}→ {types.label(target)}"
-
-
-def _relation_label(graph: Graph, position: int, directions: Directions) -> str:
-    """The edge type of an edge in words; with its reverse type, that of the first of the two."""
-    types = graph.types
-    at = int(types.edge_type[position])
-    if directions == "together":
-        at = int(graph.relation_of[at])
-    (source, _, target), relation = types.edge_types[at], types.relation_labels[at]
-    return relation if types.flat else f"{source} –{relation}→ {target}"
+    name = types.relation_labels[first]
+    if relation and types.flat:
+        return name
+    start, end = map(types.label, (source, target) if first == kind else (target, source))
+    if relation:
+        start, _, end = types.edge_types[first]
+    return f"{start} –{name}→ {end}"
 
 
 def within_hops(field: Field, hops: int | None) -> np.ndarray:
@@ -296,28 +287,24 @@ def choose_features(
         name = types.node_types[at]
         block = types.blocks[name]
         if block.stop > block.start:
-            rows = types.rows(name, nodes[kinds == at])
-            about = Statistics(statistics.mean[block], statistics.std[block])
-            other = None if reference is None else reference[block]
-            columns.append(block.start + _standing_out(rows, about, choice, other))
+            x = types.rows(name, nodes[kinds == at])
+            other = None if reference is None else reference[block].cpu().numpy()
+            mean, std = statistics.mean[block], statistics.std[block]
+            found = _standing_out(x, mean.cpu().numpy(), std.cpu().numpy(), choice, other)
+            columns.append(block.start + found)
     return np.concatenate(columns)
 
 
 def _standing_out(
-    x: Tensor, statistics: Statistics, choice: FeatureChoice, reference: Tensor | None = None
+    x: Tensor, mean: Floats, std: Floats, choice: FeatureChoice, reference: Floats | None
 ) -> Ids:
-    """Columns of `x` [nodes, columns] in which a row differs from the reference."""
     rows = x.double().cpu().numpy()
-    other = None if reference is None else reference.cpu().numpy()
     if choice == "all":
         return np.arange(rows.shape[1])
     if choice == "nonzero":
         differs = (rows != 0).any(0)
-        if other is not None:
-            differs |= other != 0
-        return np.flatnonzero(differs)
-    std = statistics.std.cpu().numpy()
-    centre = statistics.mean.cpu().numpy() if other is None else other
+        return np.flatnonzero(differs if reference is None else differs | (reference != 0))
+    centre = mean if reference is None else reference
     # A constant column must stay inside its own mean, whatever the last bit of the sum says.
     slack = 1e-7 * np.abs(centre) if x.is_floating_point() else 0
     return np.flatnonzero((np.abs(rows - centre) > choice * std + slack).any(0))
@@ -329,9 +316,10 @@ def _standing_out(
 def _named_lists(mapping: Any, name: str, items: str) -> list[tuple[str, Any]]:
     """The pairs of a mapping from names, or of a frozen one; all names must differ."""
     pairs = list(mapping.items()) if isinstance(mapping, Mapping) else mapping
-    if not isinstance(pairs, (list, tuple)) or not all(
-        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
-    ):
+    are_pairs = isinstance(pairs, (list, tuple)) and all(
+        type(pair) is tuple and len(pair) == 2 and type(pair[0]) is str for pair in pairs
+    )
+    if not are_pairs:
         raise InputError(f"{name} must be a mapping of names to {items}, got {shown(mapping)}")
     labels = [label for label, _ in pairs]
     for label in labels:
@@ -390,21 +378,23 @@ def edge_positions(
 
 
 def _edges(graph: Graph, member: Any, label: str, directions: Directions) -> Ids:
-    """Positions of the edges that a member of a group names."""
     types, has_types = graph.types, graph.has_types
-    if types.flat and isinstance(member, int):
-        return _in_range(member, graph.num_edges, label)
-    if has_types and (isinstance(member, str) or _is_edge_type(member)):
-        return np.flatnonzero(types.edge_type == types.edge_type_id(member))
-    if not (isinstance(member, tuple) and len(member) == 2):
-        forms = "an edge type, an (edge type, position)" if has_types else "a position"
-        raise InputError(
-            f"group {label!r} must name edges as {forms} or a pair of nodes, got {shown(member)}"
-        )
-    if has_types and _is_edge_type(member[0]):
-        mine = np.flatnonzero(types.edge_type == types.edge_type_id(member[0]))
-        return mine[_in_range(as_int(member[1], f"each of group {label!r}"), len(mine), label)]
-    u, v = (node_number(types, end, f"each end in group {label!r}") for end in member)
+    match member:
+        case int() if types.flat:
+            return _in_range(member, graph.num_edges, label)
+        case (str(), str(), str()) if has_types:
+            return np.flatnonzero(types.edge_type == types.edge_type_id(member))
+        case ((str(), str(), str()), position) if has_types:
+            mine = np.flatnonzero(types.edge_type == types.edge_type_id(member[0]))
+            return mine[_in_range(as_int(position, f"each of group {label!r}"), len(mine), label)]
+        case (_, _):
+            u, v = (node_number(types, end, f"each end in group {label!r}") for end in member)
+        case _:
+            forms = "an edge type, an (edge type, position)" if has_types else "a position"
+            raise InputError(
+                f"group {label!r} must name edges as {forms} or a pair of nodes, got "
+                f"{shown(member)}"
+            )
     one_way = directions == "apart" and not has_types
     sources, matching = graph.edge_index[0].cpu().numpy(), no_ids()
     for source, target in [(u, v)] if one_way else [(u, v), (v, u)]:
@@ -413,11 +403,6 @@ def _edges(graph: Graph, member: Any, label: str, directions: Directions) -> Ids
     if not len(matching):
         raise InputError(f"group {label!r} names the edge {member}, which does not exist")
     return matching
-
-
-def _is_edge_type(name: Any) -> bool:
-    is_triple = isinstance(name, tuple) and len(name) == 3
-    return is_triple and all(isinstance(part, str) for part in name)
 
 
 def _in_range(position: int, count: int, label: str) -> Ids:

@@ -10,14 +10,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from graphsvx.core import data as graphs
-from graphsvx.core.arrays import Ids, must_be_readable
-from graphsvx.core.callers import plan_by_type
-from graphsvx.core.calling import SUPPLIED, adjacency_for, plan_call, several_graphs, unwrapped
+from graphsvx.core.arrays import Ids, must_be_readable, shape_of
+from graphsvx.core.calling import plan_call, several_graphs, unwrapped
 from graphsvx.core.convert import as_data, node_positions
-from graphsvx.core.graph import ADJACENCIES, Graph, converted
+from graphsvx.core.graph import Graph, converted
 from graphsvx.core.model import (
     Decoder,
     Model,
@@ -27,8 +25,7 @@ from graphsvx.core.model import (
     call_on,
     decode,
     described_model,
-    inner_product,
-    model_decoder,
+    link_decoder,
     with_relation,
 )
 from graphsvx.core.modules import evaluation_mode
@@ -59,7 +56,6 @@ class Query:
     target: Target = None
     """The explained output; None: the predicted one."""
     all_outputs: bool = False
-    class_names: tuple[str, ...] | None = None
     memory: int = 512 * 2**20
     """Bytes that a batch of perturbed graphs may take."""
     decoder: Decoder | None = None
@@ -84,10 +80,11 @@ class Query:
     def choose_outputs(self, prediction: Tensor) -> tuple[tuple[int, ...], int]:
         """The explained outputs and the target, given the full prediction, [outputs]."""
         outputs = prediction.shape[0]
-        if self.class_names is not None and len(self.class_names) != outputs:
+        classes = self.names.classes
+        if classes is not None and len(classes) != outputs:
             raise InputError(
-                f"class_names must name each of the {outputs} outputs, got "
-                f"{len(self.class_names)}: {', '.join(map(one_line, self.class_names[:10]))}"
+                f"class_names must name each of the {outputs} outputs, got {len(classes)}: "
+                f"{', '.join(map(one_line, classes[:10]))}"
             )
         target = self.target
         if target is None:
@@ -132,7 +129,7 @@ def build_query(
     model, given_data, data = unwrapped(model), data, as_data(data)
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
-    about = _checked(model, data, arguments)
+    about = graphs.check_graph_of(model, data, arguments)
     has_types, flat = about.has_types, not about.has_types or about.types.flat
     kind = _question_kind(node, nodes, graph, edge, decoder)
     number = _relation(about, kind, relation)
@@ -163,20 +160,28 @@ def build_query(
     else:
         names = replace(names, features=None, nodes=None)
     links = kind == "edge" and decoder is None
-    if has_types:
-        plan = plan_by_type(
-            model, about, whole_graphs=graph, links=links, relation=relation is not None
-        )
-        called = described_model(model, output, scale, plan, graph)
-    else:
-        called, about = _called_by_name(
-            model, about, data, arguments, links, decoder is not None, graph, output, scale
-        )
+    plan = plan_call(
+        model,
+        data,
+        about,
+        arguments=arguments,
+        whole_graphs=graph,
+        links=links,
+        decoder=decoder is not None,
+        relation=relation is not None,
+    )
+    if not has_types:
+        about = graphs.with_attributes(about, data, plan)
+        plan = replace(plan, form=about.form)
+    called = described_model(model, output, scale, plan, graph)
+    if not has_types:
+        called, about = _in_type_of_model(called, about)
+        _refuse_uncut(called, about)
     centres = _centres(about.types, node, nodes, edge)
     if number is not None and decoder is not None:
         decoder = with_relation(decoder, number)
     elif links and not called.scores_pairs:
-        decoder = _decoder_of(model, about, centres, number)
+        decoder = link_decoder(model, about, centres, number)
     if kind == "edge" and names.classes is None and isinstance(target, str):
         names = replace(names, classes=LINK_CLASSES)
     target = names.target(target)
@@ -187,72 +192,11 @@ def build_query(
         centres=centres,
         target=None if target is None else as_int(target, "target"),
         all_outputs=all_outputs,
-        class_names=names.classes,
         names=names,
         memory=memory,
         decoder=decoder,
         relation=number,
     )
-
-
-def _checked(model: Callable[..., Any], data: Any, arguments: Any) -> Graph:
-    """The checked graph, with types where the model takes them."""
-    if arguments is None and graphs.is_typed(model, data):
-        return graphs.check_graph_with_types(data)
-    if isinstance(data, HeteroData):
-        raise InputError(
-            "arguments= names attributes of graphs without types; name those of a HeteroData as "
-            "the model does: data[type].attribute for attribute_dict"
-        )
-    return graphs.check_graph(data, adjacency_for(model, data, arguments))
-
-
-def _called_by_name(
-    model: Callable[..., Any],
-    about: Graph,
-    data: Any,
-    arguments: Mapping[str, str] | None,
-    links: bool,
-    decoder: bool,
-    whole_graphs: bool,
-    output: Output | Pick | None,
-    scale: Scale | None,
-) -> tuple[Model, Graph]:
-    """A model of a graph without types, and the graph with all attributes that it takes."""
-    plan = plan_call(
-        model,
-        data,
-        arguments=arguments,
-        whole_graphs=whole_graphs,
-        links=links,
-        decoder=decoder,
-    )
-    takes_edges = bool(plan.attributes & {"edge_index", *ADJACENCIES})
-    if takes_edges and not about.form.has_edges:
-        raise InputError(graphs.NO_EDGES)
-    supplied = SUPPLIED if whole_graphs or not several_graphs(data) else SUPPLIED - {"batch"}
-    further = sorted(plan.attributes - supplied)
-    about = graphs.with_attributes(about, data, further, takes_edges)
-    called = described_model(model, output, scale, replace(plan, form=about.form), whole_graphs)
-    called, about = _in_type_of_model(called, about)
-    _refuse_uncut(called, about)
-    return called, about
-
-
-def _decoder_of(
-    model: Callable[..., Any], graph: Graph, centres: Ids, relation: int | None
-) -> Decoder:
-    """What scores a link where the user gives no decoder: of typed graphs the model's own."""
-    if not graph.has_types:
-        return inner_product
-    u, v = (graph.types.node_types[at] for at in graph.types.kinds(centres))
-    decoder = model_decoder(model, None if graph.types.flat else (u, v), relation)
-    if decoder is None and relation is not None:
-        raise InputError(
-            "relation= needs a decoder of (source, target, relation), a model with one as "
-            "`decoder` or `decode`, or one that takes edge_label_index and edge_label_type"
-        )
-    return decoder or inner_product
 
 
 def _refuse_uncut(model: Model, graph: Graph) -> None:
@@ -261,12 +205,11 @@ def _refuse_uncut(model: Model, graph: Graph) -> None:
         value = attribute.value
         if attribute.owner != "graph" or not graphs.names_nodes(name, value):
             continue
-        nothing = value[..., :0] if isinstance(value, Tensor) else type(value)()
+        nothing = value[..., :0] if shape_of(value) else type(value)()
         without = {**graph.attributes, name: replace(attribute, value=nothing)}
         outputs = _output(model, graph), _output(model, replace(graph, attributes=without))
         if outputs[0] is None or outputs[1] is None or not torch.equal(outputs[0], outputs[1]):
-            shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise InputError(graphs.uncut(name, f"{shape}"))
+            raise InputError(graphs.uncut(name, f"{[*shape_of(value)] or type(value).__name__}"))
 
 
 def _question_kind(node: Any, nodes: Any, graph: bool, edge: Any, decoder: Any) -> Kind:
@@ -329,10 +272,8 @@ def node_list(nodes: Any, count: int, name: str = "nodes") -> list[int]:
         if nodes.dtype == np.bool_ and nodes.shape != (count,):
             raise InputError(f"a mask of {name} must have {count} entries, got {list(nodes.shape)}")
         nodes = np.flatnonzero(nodes) if nodes.dtype == np.bool_ else nodes
-        single = nodes.ndim != 1
-    else:
-        single = isinstance(nodes, (str, bytes)) or not isinstance(nodes, Iterable)
-    if single:
+        nodes = list(nodes) if nodes.ndim == 1 else nodes
+    if isinstance(nodes, (str, bytes, np.ndarray)) or not isinstance(nodes, Iterable):
         raise InputError(f"{name} must be a list of numbers, or a mask, got {shown(nodes)}")
     return [as_int(node, f"each of {name}") for node in nodes]
 
@@ -346,25 +287,23 @@ def nodes_of_one_type(data: Any, nodes: Any) -> tuple[str | None, Any, int]:
     types = graphs.check_graph_with_types(data).types
     if types.flat:
         return None, nodes, int(types.node_starts[-1])
-    ids = None
-    if isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[0], str):
-        nodes, ids = nodes
-    if not isinstance(nodes, str):
-        raise InputError(
-            f'nodes must be a node type, or one with its ids, such as ("{types.node_types[0]}", '
-            f"[1, 2]), got {shown(nodes)}"
-        )
-    return nodes, ids, types.count(nodes)
+    match nodes:
+        case str():
+            return nodes, None, types.count(nodes)
+        case (str() as node_type, ids):
+            return node_type, ids, types.count(node_type)
+    raise InputError(
+        f'nodes must be a node type, or one with its ids, such as ("{types.node_types[0]}", '
+        f"[1, 2]), got {shown(nodes)}"
+    )
 
 
 def _relation(graph: Graph, kind: Kind, relation: Any) -> int | None:
-    """The relation of a link, by number."""
     if relation is None:
         return None
     if not graph.has_types:
         raise InputError(
-            "relation= needs a graph with edge types: HeteroData, or Data with edge_type and a "
-            "model that takes it"
+            "relation= needs edge types: HeteroData, or Data with edge_type that the model takes"
         )
     if kind != "edge":
         raise InputError("relation= is that of a link; say which link with edge=(u, v)")
@@ -378,15 +317,16 @@ def _relation(graph: Graph, kind: Kind, relation: Any) -> int | None:
 
 
 def _centres(types: Types, node: Any, nodes: Any, edge: Any) -> Ids:
-    """Numbers of the explained nodes; none for a graph."""
     numbers: list[int] = []
     if node is not None:
         numbers = [node_number(types, node)]
     elif nodes is not None:
         numbers = _group(types, nodes)
     elif edge is not None:
-        single = isinstance(edge, (Tensor, np.ndarray)) and edge.ndim == 0
-        ends = list(edge) if isinstance(edge, Iterable) and not single else []
+        try:
+            ends = list(edge)
+        except TypeError:  # a number
+            ends = []
         if len(ends) != 2:
             raise InputError(f"edge must be a pair of nodes (u, v), got {shown(edge)}")
         numbers = [node_number(types, end, "each end of edge") for end in ends]
@@ -397,18 +337,18 @@ def _centres(types: Types, node: Any, nodes: Any, edge: Any) -> Ids:
 
 def _group(types: Types, nodes: Any) -> list[int]:
     """Numbers of several nodes: ids or a mask; ("paper", ids or a mask), or a list of pairs."""
-    node_type = FLAT if types.flat else None
-    if isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[0], str):
-        node_type, nodes = nodes
-    if node_type is not None:
-        ids = node_list(nodes, types.count(node_type))
-        numbers = [types.number(node_type, node) for node in ids]
-    elif isinstance(nodes, (list, tuple)):
-        numbers = [node_number(types, node, "each of nodes") for node in nodes]
-    else:
-        raise InputError(
-            f'nodes must be a node type with its ids, such as ("paper", [1, 2]), got {shown(nodes)}'
-        )
+    match nodes:
+        case (str() as node_type, ids):
+            numbers = [types.number(node_type, n) for n in node_list(ids, types.count(node_type))]
+        case _ if types.flat:
+            numbers = [types.number(FLAT, node) for node in node_list(nodes, types.count(FLAT))]
+        case list() | tuple():
+            numbers = [node_number(types, node, "each of nodes") for node in nodes]
+        case _:
+            raise InputError(
+                'nodes must be a node type with its ids, such as ("paper", [1, 2]), got '
+                f"{shown(nodes)}"
+            )
     if not numbers:
         raise InputError("nodes must name at least one node, got none")
     if len(set(numbers)) < len(numbers):

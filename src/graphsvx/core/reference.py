@@ -30,26 +30,19 @@ def freeze_reference(reference: Any, name: str = "reference") -> Reference:
             raise InputError(f"{_EXPECTED}, got {shown(reference)}")
         return reference
     if isinstance(reference, Tensor):
-        reference = (
-            reference.item() if reference.dim() == 0 else reference.detach().cpu().double().numpy()
-        )
-    if isinstance(reference, (tuple, list, np.ndarray)):
-        try:
-            vector = np.asarray(reference, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(f"{_EXPECTED}, got {shown(reference)}") from None
-        if vector.ndim != 1:
-            raise InputError(f"{_EXPECTED}, got an array of shape {list(vector.shape)}")
-        if not np.isfinite(vector).all():
-            feature = int(np.flatnonzero(~np.isfinite(vector))[0])
-            raise InputError(
-                f"reference must be finite, got {vector[feature]} for feature {feature}"
-            )
-        return tuple(vector.tolist())
+        reference = reference.detach().cpu().double().numpy() if reference.dim() else reference
     try:
-        return as_int(reference, name)
-    except InputError:
+        if not isinstance(reference, (tuple, list, np.ndarray)):
+            return as_int(reference, name)
+        vector = np.asarray(reference, dtype=np.float64)
+    except (TypeError, ValueError):  # InputErrors too
         raise InputError(f"{_EXPECTED}, got {shown(reference)}") from None
+    if vector.ndim != 1:
+        raise InputError(f"{_EXPECTED}, got an array of shape {list(vector.shape)}")
+    if not np.isfinite(vector).all():
+        feature = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise InputError(f"reference must be finite, got {vector[feature]} for feature {feature}")
+    return tuple(vector.tolist())
 
 
 ReferenceSetting = Annotated[Reference, Converted(freeze_reference)]
@@ -81,13 +74,16 @@ def resolve_reference(graph: Graph, reference: Reference, centres: Ids = _NO_CEN
 def _referred(types: Types, name: str, width: int, owner: str, reference: Any) -> Tensor:
     """The features of one type that a reference means."""
     x, count = types.features[name], types.count(name)
-    if isinstance(reference, int):
-        if not 0 <= reference < count:
-            raise InputError(f"reference must be a {name} from 0 to {count - 1}, got {reference}")
-        return x[reference].double()
-    if isinstance(reference, str):
-        y = types.node_values.get("y", {}).get(name)
-        return class_mean(x, y, int(reference.partition(":")[2]))
+    match reference:
+        case int():
+            if not 0 <= reference < count:
+                raise InputError(
+                    f"reference must be a {name} from 0 to {count - 1}, got {reference}"
+                )
+            return x[reference].double()
+        case str():
+            y = types.node_values.get("y", {}).get(name)
+            return class_mean(x, y, int(reference.partition(":")[2]))
     if len(reference) != width:
         raise InputError(
             f"reference must have one value for each of the {width} features{owner}, "
@@ -119,7 +115,6 @@ def monte_carlo_mean(graph: Graph, draws: int, rng: torch.Generator) -> Tensor:
 
 
 def _typical(rows: Tensor) -> Tensor:
-    """Mean of quantities, mode of categories (integers)."""
     return (
         rows.double().mean(0) if rows.is_floating_point() else rows.long().mode(0).values.double()
     )

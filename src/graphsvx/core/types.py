@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Types:
     @property
     def columns(self) -> int:
         """Feature columns of all node types together, in the order of `blocks`."""
-        return sum(block.stop - block.start for block in self.blocks.values())
+        return sum(map(self.width, self.node_types))
 
     @cached_property
     def node_type(self) -> Ids:
@@ -87,12 +88,9 @@ class Types:
     @cached_property
     def blocks(self) -> dict[str, slice]:
         """The columns of each type's features among those of all types."""
-        blocks, start = {}, 0
-        for name in self.node_types:
-            width = self.width(name)
-            blocks[name] = slice(start, start + width)
-            start += width
-        return blocks
+        widths = [self.width(name) for name in self.node_types]
+        ends = zip(self.node_types, widths, accumulate(widths), strict=True)
+        return {name: slice(end - width, end) for name, width, end in ends}
 
     def width(self, node_type: str) -> int:
         """Number of feature columns that can play: those of a matrix x."""
@@ -103,9 +101,7 @@ class Types:
 
     def kinds(self, numbers: Ids) -> Ids:
         """Positions of the types of nodes, by their numbers."""
-        if len(self.node_types) == 1:
-            return np.zeros(len(numbers), dtype=np.int64)
-        return self.node_type[numbers]
+        return self.node_starts[1:].searchsorted(numbers, "right")
 
     def count(self, node_type: str) -> int:
         """Number of nodes of a type."""
@@ -130,13 +126,15 @@ class Types:
         """The ids of nodes within their types."""
         return numbers - self.node_starts[self.kinds(numbers)]
 
+    def named(self, number: int) -> tuple[str, int]:
+        """The type of a node, and its id within the type."""
+        at = self.node_type[number]
+        return self.node_types[at], number - int(self.node_starts[at])
+
     def label(self, number: int) -> str:
         """A node in words: its name, or its type and id."""
-        node_type = self.node_types[self.node_type[number]]
-        at = number - int(self.node_starts[self.node_type[number]])
-        if node_type in self.names:
-            return self.names[node_type][at]
-        return f"{node_type} {at}"
+        node_type, at = self.named(number)
+        return self.names[node_type][at] if node_type in self.names else f"{node_type} {at}"
 
     def edge_kinds(self, positions: Ids) -> Ids:
         """Positions of the types of edges."""
@@ -167,15 +165,15 @@ class Types:
 
     def feature_column(self, member: Any, name: str) -> int:
         """The column of a feature (type, column), of flat graphs a column, among all columns."""
-        if self.flat and not isinstance(member, tuple):
-            member = (FLAT, member)
-        if not (isinstance(member, tuple) and len(member) == 2 and member[0] in self.node_types):
+        node_type, column = (FLAT, member) if self.flat else (None, None)
+        if isinstance(member, tuple) and len(member) == 2:
+            node_type, column = member
+        if node_type not in self.node_types:
             raise InputError(
                 f"{name} must be (node type, column) with a type of {list(self.node_types)}, got "
                 f"{shown(member)}"
             )
-        node_type, width = member[0], self.width(member[0])
-        column = as_int(member[1], name)
+        column, width = as_int(column, name), self.width(node_type)
         if not 0 <= column < width:
             owner = "the graph" if self.flat else repr(node_type)
             raise InputError(
@@ -220,18 +218,17 @@ def relation_labels(edge_types: Sequence[EdgeType]) -> tuple[str, ...]:
 
 def node_number(types: Types, node: Any, label: str = "node") -> int:
     """The number of a node given as (type, id or name); of a flat graph, as its id."""
-    is_pair = isinstance(node, (tuple, list)) and len(node) == 2 and isinstance(node[0], str)
-    if types.flat and not is_pair:
-        return types.number(FLAT, as_int(node, label), label)
-    if not is_pair:
-        raise InputError(
-            f'{label} must be a node type and an id, such as ("{types.node_types[0]}", 0), '
-            f"got {shown(node)}"
-        )
-    node_type, node_id = node
-    if isinstance(node_id, str) and node_type in types.names:
-        node_id = Names(nodes=types.names[node_type]).node(node_id)
-    return types.number(node_type, as_int(node_id, label))
+    match node:
+        case (str() as node_type, node_id):
+            if isinstance(node_id, str) and node_type in types.names:
+                node_id = Names(nodes=types.names[node_type]).node(node_id)
+            return types.number(node_type, as_int(node_id, label))
+        case _ if types.flat:
+            return types.number(FLAT, as_int(node, label), label)
+    raise InputError(
+        f'{label} must be a node type and an id, such as ("{types.node_types[0]}", 0), '
+        f"got {shown(node)}"
+    )
 
 
 # Short forms of names that are paths, such as relations of knowledge graphs.

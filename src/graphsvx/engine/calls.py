@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Ids, as_tensor, no_ids
-from graphsvx.core.callers import Inputs, edges_by_type, sorted_by_kind
+from graphsvx.core.calling import Inputs, edges_by_type, sorted_by_kind
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import rows_of
 from graphsvx.core.query import Query

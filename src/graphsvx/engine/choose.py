@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphsvx.core import field as fields
 from graphsvx.core.arrays import as_tensor
-from graphsvx.core.callers import whole
+from graphsvx.core.calling import whole
 from graphsvx.core.field import Field
 from graphsvx.core.graph import is_undirected
 from graphsvx.core.model import call_on, rows_of

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from graphsvx.core.arrays import as_tensor, unreadable
-from graphsvx.core.callers import part_of, whole
+from graphsvx.core.calling import part_of, whole
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Reading, Scale, call_on, inner_product
 from graphsvx.core.query import LINK_CLASSES, Query
@@ -51,7 +51,7 @@ def with_reading(query: Query) -> Query:
 
     """
     model, graph = query.model, query.graph
-    named = query.kind != "edge" or query.class_names is not None
+    named = query.kind != "edge" or query.names.classes is not None
     if not graph.has_types and not _needs_reading(model) and named:
         return query
     if query.decoder not in (None, inner_product):  # each decoder has scores of its own
@@ -81,10 +81,9 @@ def _with_assumed(query: Query, assumed: Assumption) -> Query:
     if one_output and query.target is None and (model.output, model.scale) == ("raw", "logit"):
         query = replace(query, target=1)
     two_classes = one_output and model.scale != "value" and "multi" not in model.output
-    if query.kind != "edge" or query.class_names is not None or not two_classes:
+    if query.kind != "edge" or query.names.classes is not None or not two_classes:
         return query
-    names = replace(query.names, classes=LINK_CLASSES)
-    return replace(query, class_names=LINK_CLASSES, names=names)
+    return replace(query, names=replace(query.names, classes=LINK_CLASSES))
 
 
 def _as_assumed(query: Query, assumed: Assumption) -> Model:

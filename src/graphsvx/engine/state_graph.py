@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids, as_tensors, row_sizes, taken
+from graphsvx.core.arrays import Bools, Floats, Ids, as_tensors, row_sizes
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
@@ -79,11 +79,11 @@ def number_keys(keys: Numbers, bound: int) -> NodeStates:
     table = np.full(bound, -1, dtype=np.int32)
     # Distinct keys are nearly all met among the first ones.
     example = _first_places(keys[:_FIRST_KEYS], table, 0)
-    number = taken(table, keys)
+    number = table.take(keys)
     if number.min(initial=0) < 0:
         rest = np.flatnonzero(number < 0)
         new = _first_places(keys[rest], table, len(example))
-        number[rest] = taken(table, keys[rest])
+        number[rest] = table.take(keys[rest])
         example = np.concatenate([example, rest[new]])
     return NodeStates(number, example)
 

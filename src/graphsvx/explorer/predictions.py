@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from graphsvx.core import field as fields
-from graphsvx.core.callers import whole
+from graphsvx.core.calling import whole
 from graphsvx.core.data import check_graph
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import call_on, rows_of

@@ -121,7 +121,7 @@ def build_explanation(
         method=repr(method),
         meaning=meaning,
         scale=query.model.scale,
-        class_names=query.class_names,
+        class_names=query.names.classes,
     )
 
 

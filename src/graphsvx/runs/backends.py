@@ -24,7 +24,7 @@ from torch_geometric.data import HeteroData
 
 from graphsvx.api import explain
 from graphsvx.core.arrays import Ids
-from graphsvx.core.data import check_graph_of, nodes_by_type
+from graphsvx.core.data import check_graph_of, check_graph_with_types
 from graphsvx.core.graph import out_edges
 from graphsvx.errors import DataError, first_line
 from graphsvx.many import Failure, check_call, failure_of
@@ -134,7 +134,7 @@ class Job:
             case "edge" | "nodes":
                 nodes: Sequence[Any] = self.members[query]
                 if isinstance(self.data, HeteroData):
-                    nodes = nodes_by_type(self.data, nodes)
+                    nodes = [*map(check_graph_with_types(self.data).types.named, nodes)]
                 return self.data, {self.kind: tuple(nodes) if self.kind == "edge" else list(nodes)}
 
     def __call__(self, chunk: Chunk) -> Answer:

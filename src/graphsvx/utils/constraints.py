@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, wraps
@@ -220,19 +220,18 @@ def as_call(value: Any) -> str:
 
 @cache
 def _hints(annotated: Any) -> dict[str, Any]:
-    """Annotations of a class or function by name."""
     return get_type_hints(annotated, include_extras=True)
 
 
 def checked(value: Any, hint: Any, name: str) -> Any:
     """The value converted to the type of `hint`; raises if it does not match."""
-    for rule in get_args(hint):
-        if isinstance(rule, Converted):
-            return rule.by(value, name)
+    if conversion := _mark(get_args(hint), Converted):
+        return conversion.by(value, name)
     try:
         return _fitted(value, hint)
     except Misfit:
-        error = next((rule.error for rule in get_args(hint) if isinstance(rule, Rule)), InputError)
+        rule = _mark(get_args(hint), Rule)
+        error = rule.error if rule else InputError
         raise error(f"{name} must be {expected(hint)}, got {shown(value)}") from None
 
 
@@ -264,6 +263,10 @@ def shown(value: Any) -> str:
     except Exception:  # a user's own __repr__ may raise anything
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _mark(marks: Iterable[Any], kind: Any) -> Any:
+    return next((mark for mark in marks if isinstance(mark, kind)), None)
 
 
 def _unmarked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -305,11 +308,10 @@ def _fitted(value: Any, hint: Any, stored: bool = False) -> Any:
     kind, inside = _kind_of(hint)
     if marks and value is None and NoneType in inside:
         return None
-    for mark in marks if stored else ():
-        if isinstance(mark, Array):
-            return value if isinstance(value, Tensor) else mark.tensor(value)
-        if isinstance(mark, ArrayOf):
-            return _record(value, hint, marks)
+    if stored and (array := _mark(marks, Array)):
+        return value if isinstance(value, Tensor) else array.tensor(value)
+    if stored and _mark(marks, ArrayOf):
+        return _record(value, hint, marks)
     value = kind.fit(value, inside, stored)
     if not all(mark.allows(value) for mark in marks if isinstance(mark, Rule)):
         raise Misfit
@@ -508,40 +510,35 @@ class RecordField:
 
     name: str
     hint: Any
+    type: Any
+    """The annotation without marks."""
+    marks: tuple[Any, ...]
+    """What `Annotated` adds."""
     required: bool
-
-    @property
-    def type(self) -> Any:
-        """The annotation without marks."""
-        return _unmarked(self.hint)[0]
-
-    @property
-    def marks(self) -> tuple[Any, ...]:
-        """What `Annotated` adds."""
-        return _unmarked(self.hint)[1]
 
     @property
     def array(self) -> Array | None:
         """Of a tensor."""
-        return next((mark for mark in self.marks if isinstance(mark, Array)), None)
+        array: Array | None = _mark(self.marks, Array)
+        return array
 
     @property
     def is_column(self) -> bool:
         """Whether tables hold it in a column of its own."""
-        return any(isinstance(mark, (Array, Column)) for mark in self.marks)
+        return _mark(self.marks, (Array, Column)) is not None
 
 
 @cache
 def record_fields(record: Any, marks: tuple[Any, ...] = ()) -> tuple[RecordField, ...]:
     """The declared fields of a record, in order; `marks` of the record may change an array."""
-    arrays = {mark.field: mark.array for mark in marks if isinstance(mark, ArrayOf)}
     hints = dict(_hints(record))
-    for name, array in arrays.items():
-        hints[name] = Annotated[_unmarked(hints[name])[0], array]
+    if other := _mark(marks, ArrayOf):
+        hints[other.field] = Annotated[Tensor, other.array]
     return tuple(
         RecordField(
             field.name,
             hints[field.name],
+            *_unmarked(hints[field.name]),
             field.default is MISSING and field.default_factory is MISSING,
         )
         for field in fields(record)
@@ -550,17 +547,17 @@ def record_fields(record: Any, marks: tuple[Any, ...] = ()) -> tuple[RecordField
 
 def as_json(value: Any) -> Any:
     """Dicts, lists, strings and numbers; NaN, which JSON does not have, is null."""
-    if isinstance(value, float):
-        return None if math.isnan(value) else value
-    if isinstance(value, Tensor):
-        values = value.tolist()
-        return as_json(values) if value.is_floating_point() else values
-    if isinstance(value, (tuple, list)):
-        return [as_json(item) for item in value]
-    if isinstance(value, Mapping):
-        return {name: as_json(item) for name, item in value.items()}
-    if is_dataclass(value):
-        return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
+    match value:
+        case float():
+            return None if math.isnan(value) else value
+        case Tensor():
+            return as_json(value.tolist()) if value.is_floating_point() else value.tolist()
+        case tuple() | list():
+            return [as_json(item) for item in value]
+        case Mapping():
+            return {name: as_json(item) for name, item in value.items()}
+        case _ if is_dataclass(value):
+            return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
     return value
 
 
@@ -576,10 +573,9 @@ def schema_of(hint: Any) -> dict[str, Any]:
     """JSON Schema (2020-12) of what `as_json` writes for a value with this annotation."""
     hint, marks = _unmarked(hint)
     kind, inside = _kind_of(hint)
-    for mark in marks:
-        if isinstance(mark, Array):
-            schema = mark.json_schema()
-            return {"anyOf": [schema, {"type": "null"}]} if NoneType in inside else schema
-        if isinstance(mark, ArrayOf):
-            return _schema_of_record(hint, marks)
+    if array := _mark(marks, Array):
+        schema = array.json_schema()
+        return {"anyOf": [schema, {"type": "null"}]} if NoneType in inside else schema
+    if _mark(marks, ArrayOf):
+        return _schema_of_record(hint, marks)
     return kind.schema(inside)

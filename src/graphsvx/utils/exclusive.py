@@ -19,7 +19,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from threading import RLock, get_ident, local
@@ -93,16 +92,12 @@ if hasattr(os, "register_at_fork"):
 # --- one thread ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """Reads and sets the number of threads of one BLAS library."""
-
-    get_num_threads: Callable[[], int]
-    set_num_threads: Callable[[int], object]
+_Pool = tuple[Callable[[], int], Callable[[int], object]]
+"""Functions that read and set the number of threads of one BLAS library."""
 
 
 def _pool(library: LibController) -> _Pool:
-    """Functions that read and set the number of threads of `library` from any thread.
+    """Functions of `library` that work from any thread.
 
     OpenBLAS with its own threads has one thread count per process, and threadpoolctl (from 3.8 on)
     lets only the first calling thread change it: in other threads `set_num_threads` silently does
@@ -117,8 +112,8 @@ def _pool(library: LibController) -> _Pool:
             if get is not None and set_ is not None:
                 get.restype, get.argtypes = ctypes.c_int, []
                 set_.restype, set_.argtypes = None, [ctypes.c_int]
-                return _Pool(get, set_)
-    return _Pool(library.get_num_threads, library.set_num_threads)
+                return get, set_
+    return library.get_num_threads, library.set_num_threads
 
 
 @lru_cache(maxsize=1)
@@ -137,18 +132,20 @@ def single_thread() -> Iterator[None]:
     """
     threads = torch.get_num_threads()
     # threadpoolctl's own context manager queries far more than the number of threads.
-    reduced = [(pool, count) for pool in _pools() if (count := pool.get_num_threads()) != 1]
+    reduced = [
+        (set_count, count) for get_count, set_count in _pools() if (count := get_count()) != 1
+    ]
     try:
-        for pool, _ in reduced:
-            pool.set_num_threads(1)
+        for set_count, _ in reduced:
+            set_count(1)
         if threads != 1:
             torch.set_num_threads(1)
         yield
     finally:
         if threads != 1:
             torch.set_num_threads(threads)
-        for pool, count in reduced:
-            pool.set_num_threads(count)
+        for set_count, count in reduced:
+            set_count(count)
 
 
 # --- interruption --------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from multiprocessing import resource_tracker
@@ -71,7 +71,8 @@ def imap_unordered(
     """
     method = "fork" if can_fork() else "spawn"
     sent: Any = work if method == "fork" else _pickled(work)
-    stop, stop_sender = _stop_pipe()
+    with _refused():
+        stop, stop_sender = multiprocessing.Pipe(duplex=False)
     running: dict[Connection, BaseProcess] = {}
     """Processes by the connection to them."""
     started = set[Connection]()
@@ -83,7 +84,7 @@ def imap_unordered(
     try:
         while True:
             while free and (task := postponed.pop() if postponed else take()) is not None:
-                worker = free.popleft() or _started(method, sent, stop, stop_sender, running)
+                worker = free.popleft() or _start(method, sent, stop, stop_sender, running)
                 if worker is None:
                     postponed.append(task)
                     continue
@@ -105,7 +106,11 @@ def imap_unordered(
                     running.pop(worker).join()
                     worker.close()
                     if method == "spawn" and worker not in started:
-                        raise _not_started()
+                        raise InputError(
+                            "worker processes could not start, as their own message says; in a "
+                            'script, put the call below `if __name__ == "__main__":`, or use one '
+                            "worker"
+                        )
                 ready.append((busy.pop(worker), answer))
                 free.append(worker if worker in running else None)
     finally:
@@ -126,62 +131,65 @@ def _received(worker: Connection) -> Any:
     return result
 
 
-def _stop_pipe() -> tuple[Connection, Connection]:
-    try:
-        return multiprocessing.Pipe(duplex=False)
-    except OSError as error:
-        raise _no_process(error) from error
-
-
-def _started(
+def _start(
     method: str,
     sent: Any,
     stop: Connection,
     stop_sender: Connection,
     running: dict[Connection, BaseProcess],
 ) -> Connection | None:
-    """A new worker among those that are running; None: they are all that the system has."""
+    """A new worker among those that are running; None: they are all that the system has.
+
+    It alone holds the other end of the connection to it, which ends with it.
+    """
+    context: Any = multiprocessing.get_context(method)
     try:
-        worker, process = _start(method, sent, stop, [stop_sender, *running])
-    except OSError as error:
+        with _refused():
+            connection, of_worker = multiprocessing.Pipe()
+            inherited = [stop_sender, *running, connection] if method == "fork" else []
+            # A daemon: at the exit of a caller that never closed the generator it is stopped, not
+            # waited for.
+            process: BaseProcess = context.Process(
+                target=_serve, args=(sent, of_worker, stop, inherited, os.getpid()), daemon=True
+            )
+            with of_worker, _no_interrupt(method), warnings.catch_warnings():
+                # Python 3.12 warns about forks in multi-threaded processes. `can_fork` and
+                # `utils.exclusive` see to the threads that hold locks which a worker needs.
+                warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
+                process.start()
+    except InputError:
         if running:
             return None
-        raise _no_process(error) from error
-    running[worker] = process
-    return worker
+        raise
+    running[connection] = process
+    return connection
 
 
-def _start(
-    method: str, sent: Any, stop: Connection, of_caller: list[Connection]
-) -> tuple[Connection, BaseProcess]:
-    """A new worker and the connection to it. It alone holds the other end, which ends with it."""
-    connection, of_worker = multiprocessing.Pipe()
-    inherited = [*of_caller, connection] if method == "fork" else []
-    context: Any = multiprocessing.get_context(method)
-    # A daemon: at the exit of a caller that never closed the generator it is stopped, not waited
-    # for.
-    process: BaseProcess = context.Process(
-        target=_serve, args=(sent, of_worker, stop, inherited, os.getpid()), daemon=True
-    )
-    with warnings.catch_warnings():
-        # Python 3.12 warns about forks in multi-threaded processes. `can_fork` and
-        # `utils.exclusive` see to the threads that hold locks which a worker needs.
-        warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
-        masks = hasattr(signal, "pthread_sigmask")
-        if masks:  # Ctrl-C is for the caller, also while a worker starts
-            if method == "spawn":
-                resource_tracker.ensure_running()  # its own start would let signals through
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            process.start()
-        except OSError:
-            connection.close()
-            raise
-        finally:
-            if masks:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            of_worker.close()
-    return connection, process
+@contextmanager
+def _refused() -> Iterator[None]:
+    """What the system refuses is an InputError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"the system lets no worker process start: {error.strerror or error}; use one worker, "
+            f"or raise its limits (ulimit -u, ulimit -n)"
+        ) from error
+
+
+@contextmanager
+def _no_interrupt(method: str) -> Iterator[None]:
+    """Ctrl-C is for the caller, also while a worker starts."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    if method == "spawn":
+        resource_tracker.ensure_running()  # its own start would let signals through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _pickled(work: Callable[[Any], Any]) -> bytes:
@@ -192,20 +200,6 @@ def _pickled(work: Callable[[Any], Any]) -> bytes:
             f"worker processes do not share memory on this system, or beside Ray or CUDA, and what "
             f"they need cannot be pickled: {first_line(error)}; use one worker"
         ) from error
-
-
-def _no_process(error: OSError) -> InputError:
-    return InputError(
-        f"the system lets no worker process start: {error.strerror or error}; use one worker, or "
-        f"raise its limits (ulimit -u, ulimit -n)"
-    )
-
-
-def _not_started() -> InputError:
-    return InputError(
-        "worker processes could not start, as their own message says; in a script, "
-        'put the call below `if __name__ == "__main__":`, or use one worker'
-    )
 
 
 # --- in the worker -------------------------------------------------------------------------
@@ -237,15 +231,13 @@ def _serve(
         work = pickle.loads(sent) if isinstance(sent, bytes) else sent  # noqa: S301  (our own)
         caller.send((None, _Signal.STARTED))
         while True:
-            caller.send_bytes(_answer(work, caller.recv()))
-
-
-def _answer(work: Callable[[Any], Any], task: Any) -> bytes:
-    try:
-        return pickle.dumps((None, work(task)))
-    except Exception as error:  # raised again by the caller
-        error.add_note(traceback.format_exc())
-        return pickle.dumps((error, None))
+            task = caller.recv()
+            try:
+                answer = pickle.dumps((None, work(task)))
+            except Exception as error:  # raised again by the caller
+                error.add_note(traceback.format_exc())
+                answer = pickle.dumps((error, None))
+            caller.send_bytes(answer)
 
 
 def _watch(stop: Connection, parent: int) -> None:
