@@ -288,7 +288,7 @@ class Contents:
             elif isinstance(value, _NAMED) and _installed(value.__module__):
                 if not library:
                     self._note(label, f"{value.__module__}.{name_of(value)}")
-            elif not library or isinstance(value, FunctionType):
+            elif not library or type(value) is FunctionType:
                 self._value(label, value, depth + 1)
 
 
@@ -392,9 +392,9 @@ def _code(value: Any) -> FunctionType | None:
             value = value.fget
         case cached_property():
             value = value.func
-    if _wrapped(value) and not isinstance(value, FunctionType):
+    if _wrapped(value) and type(value) is not FunctionType:
         value = value.__wrapped__
-    return value if isinstance(value, FunctionType) else None
+    return value if type(value) is FunctionType else None
 
 
 def _is_generated(name: str, value: Any) -> bool:
@@ -408,7 +408,7 @@ def _is_generated(name: str, value: Any) -> bool:
 
 
 def _wrapped(value: Any) -> bool:
-    return hasattr(value, "__wrapped__") and isinstance(value.__wrapped__, FunctionType)
+    return hasattr(value, "__wrapped__") and type(value.__wrapped__) is FunctionType
 
 
 def _installed(module: str | None) -> bool:
@@ -427,7 +427,7 @@ def _digest(function: FunctionType) -> str:
 def _instructions(code: CodeType, doc: str | None = None) -> str:
     """Bytecode, names and constants of a code object, nested functions included."""
     constants = [
-        _instructions(constant) if isinstance(constant, CodeType) else stable_repr(constant)
+        _instructions(constant) if type(constant) is CodeType else stable_repr(constant)
         for constant in code.co_consts
         if constant is not doc or doc is None
     ]
@@ -444,7 +444,7 @@ def _names(code: CodeType) -> tuple[set[str], set[str], set[str]]:
     read = {item.argval for item in get_instructions(code) if item.opname in _READING}
     named, texts = set(code.co_names), {text for text in code.co_consts if isinstance(text, str)}
     for constant in code.co_consts:
-        if isinstance(constant, CodeType):
+        if type(constant) is CodeType:
             for names, inside in zip((read, named, texts), _names(constant), strict=True):
                 names.update(inside)
     return read, named, texts
@@ -494,7 +494,7 @@ class Watched:
                 read, named, _ = _names(function.__code__)
                 for scope, name, value in _globals(function.__globals__, read, named):
                     names.setdefault(id(scope), (scope, set()))[1].add(name)
-                    if isinstance(value, FunctionType) and not _unwatched(value.__module__):
+                    if type(value) is FunctionType and not _unwatched(value.__module__):
                         used.add(value)
             functions = used - seen
         namespaces = [*((vars(kind), None) for kind in kinds), *names.values()]

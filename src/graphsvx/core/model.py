@@ -520,7 +520,7 @@ def link_decoder(model: Any, graph: Graph, centres: Ids, relation: int | None = 
         raise InputError(
             f"the decoder takes {parameters}; give decoder=, of (source, target, relation)"
         )
-    needed = [name for name in parameters[2:] if _is_required(function, name)]
+    needed = [name for name in parameters[2:] if names[name]]
     if relation is None and needed:
         raise InputError(
             f"the model's decoder needs {needed[0]!r}; write relation=, the number of the link's "
@@ -543,14 +543,10 @@ def link_decoder(model: Any, graph: Graph, centres: Ids, relation: int | None = 
     return with_relation(of_pairs, relation)
 
 
-def _is_required(function: Callable[..., Any], name: str) -> bool:
-    parameter = signature_of(function).get(name)
-    return parameter is not None and parameter.default is parameter.empty
-
-
-def _positional(function: Callable[..., Any]) -> list[str]:
-    return [
-        name
+def _positional(function: Callable[..., Any]) -> dict[str, bool]:
+    """Parameters that can be given by position, and whether they must be given."""
+    return {
+        name: parameter.default is parameter.empty
         for name, parameter in signature_of(function).items()
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
+    }

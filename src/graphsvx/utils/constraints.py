@@ -138,9 +138,9 @@ class Array:
         """A tensor from nested lists; null is NaN."""
         tensor = torch.tensor(self._numbers(value), dtype=getattr(torch, self.dtype))
         if tensor.numel() == 0 and tensor.dim() < len(self.shape):  # [] for [2, 0]
-            tensor = tensor.reshape([size if isinstance(size, int) else 0 for size in self.shape])
+            tensor = tensor.reshape([size if type(size) is int else 0 for size in self.shape])
         if tensor.dim() != len(self.shape) or any(
-            isinstance(size, int) and size != actual
+            type(size) is int and size != actual
             for size, actual in zip(self.shape, tensor.shape, strict=True)
         ):
             raise ValueError(f"expected an array {list(self.shape)}, got {list(tensor.shape)}")
@@ -151,8 +151,8 @@ class Array:
             return [self._numbers(item) for item in value]
         if self.dtype == "float64" and value is None:
             return math.nan
-        number = int if self.dtype == "int64" else (int, float)
-        if isinstance(value, bool) or not isinstance(value, number) or math.isinf(value):
+        numbers = (int,) if self.dtype == "int64" else (int, float)
+        if type(value) not in numbers or math.isinf(value):
             raise ValueError(f"expected a number ({self.dtype}), got {shown(value)}")
         return value
 
@@ -161,7 +161,7 @@ class Array:
         items = schema_of(int if self.dtype == "int64" else float)
         for size in reversed(self.shape):
             items = {"type": "array", "items": items}
-            if isinstance(size, int):
+            if type(size) is int:
                 items |= {"minItems": size, "maxItems": size}
         return items
 
