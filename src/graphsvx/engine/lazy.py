@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_map_only
 
-from graphsvx.engine.rowwise import is_metadata, is_row_wise, mapped, tensors
+from graphsvx.engine.rowwise import is_metadata, is_row_wise, mapped, name_of, tensors
 
 _MANY_ENTRIES = 8  # a row, from which on sorted ones are summed by `embedding_bag`
 _WIDE = 64
@@ -71,7 +71,7 @@ class Lazy(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        kwargs, name = kwargs or {}, name_of(func)
         if is_metadata(func, name) or name in _SIZES:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)

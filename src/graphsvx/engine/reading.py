@@ -24,6 +24,7 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Reading, Scale, call_on, inner_product
 from graphsvx.core.query import LINK_CLASSES, Query
 from graphsvx.engine.profile import fits_one_call, profile_for, sample_graph
+from graphsvx.engine.rowwise import name_of
 from graphsvx.errors import InputError, ModelError
 
 _SQUASHING: dict[str, Reading] = {"sigmoid": "multilabel_probs", "softmax": "probs"}
@@ -246,7 +247,7 @@ class _LastOperation(TorchFunctionMode):
         out = func(*args, **(kwargs or {}))
         if not isinstance(out, Tensor):
             return out
-        name = getattr(func, "__name__", "").strip("_")
+        name = name_of(func).strip("_")
         kind = _SQUASHING.get(name)
         if kind is None and name in _PASSING and args:
             kind = self.seen.get(id(args[0]), (None, None))[1]

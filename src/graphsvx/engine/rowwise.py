@@ -67,6 +67,11 @@ Traced = Callable[[Any], bool]
 """Whether an argument has the rows in question."""
 
 
+def name_of(func: Any) -> str:
+    """The name of a torch function."""
+    return getattr(func, "__name__", str(func))
+
+
 def is_metadata(func: Any, name: str) -> bool:
     """Whether an operation reads what a tensor is, not its entries."""
     return func in _GETTERS or name in _ABOUT

@@ -26,7 +26,14 @@ from torch_geometric.nn.pool import glob
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, call_on
 from graphsvx.engine.rounding import allclose
-from graphsvx.engine.rowwise import COMBINES_ROWS, is_metadata, is_row_wise, leaves, tensors
+from graphsvx.engine.rowwise import (
+    COMBINES_ROWS,
+    is_metadata,
+    is_row_wise,
+    leaves,
+    name_of,
+    tensors,
+)
 from graphsvx.errors import ModelError
 from graphsvx.utils.exclusive import taking_back
 
@@ -132,7 +139,7 @@ class _Trace(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         kinds = {kind for kind in map(self.kind, tensors(args, kwargs)) if kind is not None}
-        name = getattr(func, "__name__", str(func))
+        name = name_of(func)
         if kinds and (is_metadata(func, name) or name == "size"):
             return self._about(func, name, args, kwargs)
         counts = [value for value in leaves(args, kwargs) if type(value) is _Count]
