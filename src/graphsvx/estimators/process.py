@@ -29,7 +29,6 @@ _GRID: dict[str, tuple[float, ...]] = {
 }
 """Variances of the parts of a covariance that are tried, relative to that of the linear one."""
 _WHITES = (1e-4, 1e-3, 0.01, 0.1, 1.0)  # those of the white part at the end
-_WHITE_PAIRS = 512  # pairs that they are compared on: more cost time and tell no more
 _LEAST_CHOSEN, _MOST_CHOSEN = 64, 192  # pairs to choose a covariance on; more are a quarter
 _POWERS = (0.5, 1.5)  # of what random walks expect of the players, as relevances to try
 _LEAST_RELEVANCE = 1e-5  # of a player, relative to the largest: no player is left out
@@ -38,7 +37,9 @@ _LIKELY = 0.1  # least weight of a process in the average, relative to the best
 _MOST_AVERAGED = 12  # processes, which take time each
 _PRIOR_INFLATION = 2.0  # of the variance of a process that is not averaged with others
 _FEW_PLAYERS = 20  # for whom that is 1
-BLOCK = 512  # pairs that g is evaluated at together, in which memory stays bounded
+# Pairs that g is evaluated at together, in which memory stays bounded, and that white parts are
+# compared on: more cost time and tell no more.
+BLOCK = 512
 _CG_STEPS = 60  # of conjugate gradients at most
 _TOLERANCE = 1e-5  # of the norm of their right side: far below the errors
 _FIXED_POINT_STEPS = 6  # after which the diagonal of an inverse changes by less than its error
@@ -204,7 +205,7 @@ def _with_likeliest_white(kernel: Kernel, mixture: Mixture, odd: Floats) -> Mixt
     process without a white part explains them all.
     """
     count = len(odd)
-    ids = np.unique(np.linspace(0, count - 1, min(count, _WHITE_PAIRS)).astype(np.int64))
+    ids = np.unique(np.linspace(0, count - 1, min(count, BLOCK)).astype(np.int64))
     part = Kernel(kernel.coalitions.take(ids), kernel.relevance)
     mixtures = [replace(mixture, white=white) for white in _WHITES]
     return max(mixtures, key=lambda other: _log_likelihood(part, other, odd[ids]))
