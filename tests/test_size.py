@@ -24,10 +24,10 @@ BOUNDS = {
     "graphsvx/testing": 1_010,
     "graphsvx/utils": 1_420,
     "graphsvx/views": 2_700,
-    "graphsvx_lab/datasets": 2_080,
-    "graphsvx_lab/metrics": 930,
-    "graphsvx_lab/studies": 4_010,
-    "graphsvx_lab/zoo": 1_350,
+    "graphsvx_lab/datasets": 2_110,
+    "graphsvx_lab/metrics": 970,
+    "graphsvx_lab/studies": 4_040,
+    "graphsvx_lab/zoo": 1_400,
 }
 
 
