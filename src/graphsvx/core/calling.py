@@ -542,12 +542,12 @@ def values_by_type(graph: Graph, inputs: Inputs, names: frozenset[str]) -> dict[
                 by_type.setdefault(name, {}).update(parts)
     if inputs.batch is not None:
         by_type["batch"] = dict(inputs.batch)
-    given: dict[str, Any] = {f"{name}{suffix}": parts for name, parts in by_type.items()}
+    inputs_by_name: dict[str, Any] = {f"{name}{suffix}": parts for name, parts in by_type.items()}
     if types.flat:
-        given = {name: next(iter(parts.values()), None) for name, parts in by_type.items()}
-    given["num_graphs"] = inputs.graphs
+        inputs_by_name = {name: next(iter(parts.values()), None) for name, parts in by_type.items()}
+    inputs_by_name["num_graphs"] = inputs.graphs
     if inputs.pairs is not None:
-        given["edge_label_index"] = inputs.pairs
+        inputs_by_name["edge_label_index"] = inputs.pairs
         if inputs.relation is not None:
-            given["edge_label_type"] = torch.full_like(inputs.pairs[0], inputs.relation)
-    return given
+            inputs_by_name["edge_label_type"] = torch.full_like(inputs.pairs[0], inputs.relation)
+    return inputs_by_name

@@ -87,8 +87,8 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
     _must_share_device({"x": x, "edge_index": edge_index, "edge_weight": weight, "edge_attr": attr})
     if weight is not None and weight.dim() != 1:
         raise InputError(f"edge_weight must be of shape [edges], got {list(weight.shape)}")
-    given = _readable(data, "y")
-    labels = given if isinstance(given, Tensor) else None
+    stored = _readable(data, "y")
+    labels = stored if isinstance(stored, Tensor) else None
     y = labels if labels is not None and labels.shape == x.shape[:1] else None
     if y is not None and y.dtype in (torch.uint16, torch.uint32, torch.uint64):
         y = y.long()  # torch has few operations for these
@@ -280,8 +280,8 @@ def with_attributes(graph: Graph, data: Any, plan: CallPlan) -> Graph:
         graph, attributes = _with_edges(graph, edges, attributes, takes_edges)
     if not attributes:
         return graph
-    given = (attribute.value for attribute in attributes.values())
-    stamps = (stamp(value) if _is_dense(value) else None for value in given)
+    attribute_values = (attribute.value for attribute in attributes.values())
+    stamps = (stamp(value) if _is_dense(value) else None for value in attribute_values)
     return replace(graph, attributes=attributes, stamps=(*graph.stamps, *stamps))
 
 

@@ -316,8 +316,8 @@ def stable_repr(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one retur
         case set() | frozenset():
             return f"{{{', '.join(sorted(map(within, value)))}}}"
         case _ if isinstance(value, (nn.Module, partial)) or inspect.isroutine(value):
-            found = Contents.of(value)
-            parts = (*found.code.items(), *found.attributes.items(), found.weights.hexdigest())
+            inside = Contents.of(value)
+            parts = (*inside.code.items(), *inside.attributes.items(), inside.weights.hexdigest())
             return f"{name_of(value)}#{_short(*map(repr, parts))}"
         case Mapping():
             items = sorted((within(key), item) for key, item in value.items())
@@ -581,9 +581,9 @@ def stamp(tensor: Tensor) -> Stamp:
     flat = values.reshape(-1) if values.is_contiguous() else values
     step = max(1, flat.shape[0] // _SAMPLE)
     sample = _bytes_checksum(flat[::step])
-    known, checksum, until = _SEEN.get(tensor, (None, 0, 0.0))
+    stamped, checksum, until = _SEEN.get(tensor, (None, 0, 0.0))
     start = perf_counter()
-    if known != (version, sample) or start >= until:
+    if stamped != (version, sample) or start >= until:
         checksum = _checksum(values)
         end = perf_counter()
         _SEEN[tensor] = (version, sample), checksum, end + _PAUSE * (end - start)

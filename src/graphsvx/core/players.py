@@ -290,8 +290,8 @@ def choose_features(
             x = types.rows(name, nodes[kinds == at])
             other = None if reference is None else reference[block].cpu().numpy()
             mean, std = statistics.mean[block], statistics.std[block]
-            found = _standing_out(x, mean.cpu().numpy(), std.cpu().numpy(), choice, other)
-            columns.append(block.start + found)
+            standing_out = _standing_out(x, mean.cpu().numpy(), std.cpu().numpy(), choice, other)
+            columns.append(block.start + standing_out)
     return np.concatenate(columns)
 
 
