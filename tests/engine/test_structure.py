@@ -75,6 +75,7 @@ UNKNOWN: dict[str, Forward] = {
     "branch on edges": lambda m, x, e: m.plain(x, e) if e.shape[1] % 2 else x,
     "number of nodes": lambda m, x, e: m.plain(x, e) * x.size(0) ** -0.5,
     "number of nodes, hidden": lambda m, x, e: m.plain(x, e) * math.log(1 + len(range(x.shape[0]))),
+    "number of edges as a key": lambda m, x, e: m.plain(x, e) * {15: 2.0}.get(e.shape[1], 1.0),
     "mean over nodes": lambda m, x, e: m.plain(x - x.mean(0), e),
     "softmax over nodes": lambda m, x, e: m.plain(x.softmax(0), e),
     "a node by its position": lambda m, x, e: m.plain(x, e) + x[0],

@@ -98,8 +98,8 @@ def _refused_in_trace(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name, _method in vars(int).items():
-    # What C code may ask of an integer without computing with it.
-    if callable(_method) and _name not in ("__new__", "__getattribute__", "__index__", "__hash__"):
+    # Torch asks for the index of sizes; a key of a dictionary is a branch on the number.
+    if callable(_method) and _name not in ("__new__", "__getattribute__", "__index__"):
         setattr(_Count, _name, _refused_in_trace(_method))
 
 
