@@ -167,11 +167,11 @@ def explain_many(
     if on_failure is not None and not callable(on_failure):
         raise InputError(f"on_failure must be a function of a Failure, got {shown(on_failure)}")
     progress = checked(progress, bool | None, "progress")
+    nodes, edges, data = _in_loader(nodes, edges, data)
     if isinstance(edges, (Tensor, np.ndarray)):
         edges = edges.tolist()
     if not isinstance(edges, list | tuple | None):
         raise InputError(f"edges must be a list of pairs of nodes, got {shown(edges)}")
-    nodes, edges, data = _in_loader(nodes, edges, data)
     # A batch is one graph where some of its nodes or links are asked for.
     one_graph = isinstance(data, Batch) and (nodes is not None or edges is not None)
     collection = None if one_graph else as_collection(data)
@@ -210,9 +210,7 @@ def _in_loader(nodes: Any, edges: Any, data: Any) -> tuple[Any, Any, Any]:
         if isinstance(data, NodeLoader):
             nodes = data.input_data.node
         elif isinstance(data, LinkLoader):
-            edges = list(
-                zip(data.input_data.row.tolist(), data.input_data.col.tolist(), strict=True)
-            )
+            edges = np.stack([data.input_data.row, data.input_data.col], 1)
     sampled = isinstance(data, (NodeLoader, LinkLoader, RandomNodeLoader))
     return nodes, edges, data.data if sampled else data
 

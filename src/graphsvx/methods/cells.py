@@ -163,17 +163,11 @@ class _CellGame:
         for number in range(pairs):
             nodes, cells = rng.permutation(players), rng.permutation(count + 1)
             for node_order, cell_order in ((nodes, cells), (nodes[::-1], cells[::-1])):
-                coalition = np.zeros(players, dtype=bool)
-                coalition[node_order[: int(np.flatnonzero(node_order == player)[0]) + 1]] = True
-                present = int(np.flatnonzero(cell_order == count)[0])
-                has = np.zeros(count, dtype=bool)
-                has[cell_order[:present]] = True
-                for cell in cell_order[present + 1 :]:
-                    for on in (True, False):
-                        has[cell] = on
-                        rows.append(coalition)
-                        features_on.append(has.copy())
-                    has[cell] = True
+                place, rank = np.argsort(node_order), np.argsort(cell_order)
+                cell_rank, presence = rank[:count], rank[count]
+                for cell in cell_order[presence + 1 :]:
+                    rows += [place <= place[player]] * 2
+                    features_on += [cell_rank <= rank[cell], cell_rank < rank[cell]]
                     feature.append(int(cell))
                     draw.append(number)
         scores = self._scores(np.stack(rows), np.stack(features_on))

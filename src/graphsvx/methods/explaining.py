@@ -28,16 +28,10 @@ from graphsvx.results.credit import Credit, Interactions, RegionErrors, branch_o
 from graphsvx.results.details import FieldRecord, Selection
 from graphsvx.results.explanation import Explanation
 
-SHAPLEY_VALUE = (
-    "Shapley value: the player's fair share of the difference between the prediction and the "
-    "base value"
-)
-"""What a value means, in an explanation."""
-LASSO_SHARE = (
-    "share of the difference between the prediction and the base value among the few players "
-    "that a Lasso chose"
-)
-"""The same, where a Lasso chose the players."""
+_DIFFERENCE = "the difference between the prediction and the base value"
+# What a value means, in an explanation; and where a Lasso chose the players.
+_SHAPLEY_VALUE = f"Shapley value: the player's fair share of {_DIFFERENCE}"
+_LASSO_SHARE = f"share of {_DIFFERENCE} among the few players that a Lasso chose"
 # Of the absolute sum of credit: a total below it has no shares.
 _NEAR_ZERO = 1e-3
 _MOST_MEMBERSHIPS = 1 << 20
@@ -81,7 +75,7 @@ def record(plan: Plan, played: PlayedGames, method: Any) -> Explanation:
         players=players,
         credit=(values, errors),
         apart=settings.get("directions") == "apart",
-        meaning=LASSO_SHARE if selective else SHAPLEY_VALUE,
+        meaning=_LASSO_SHARE if selective else _SHAPLEY_VALUE,
         game=[
             fitted_report(game, type(plan.sampling.mask).__name__, row)
             for game in games

@@ -102,12 +102,7 @@ class Greedy(Baseline):
             bases=torch.stack(bases),
             game=game_report("joint", game.players, game.calls, "one_less"),
         )
-        features, nodes = explanation.feature_credit, explanation.node_credit
-        names = [
-            *(features.names or features.default_names("feature")),
-            *(nodes.names or nodes.default_names("node")),
-        ]
-        everyone = np.arange(game.players)
+        names, everyone = explanation.player_names, np.arange(game.players)
         left = [
             np.isin(everyone, order[:count], invert=True)
             for order in removed
