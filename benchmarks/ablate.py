@@ -23,7 +23,7 @@ import torch
 from benchmarks import coverage, large_games
 from graphsvx import GraphSVX
 from graphsvx.estimators import WLS
-from graphsvx.utils.components import Components, only
+from graphsvx.utils.context import Components, only
 from graphsvx.utils.files import atomic_write
 
 CALLS = (100, 1000, None)

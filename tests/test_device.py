@@ -47,7 +47,7 @@ from graphsvx.methods import (
 )
 from graphsvx.methods.baseline import Method
 from graphsvx.methods.player_kinds import MetaPaths
-from graphsvx.utils.given_up import collected
+from graphsvx.utils.context import collected
 from graphsvx_lab.metrics.effects import leave_one_out
 from tests import typed_worlds
 from tests.simulated_device import Counts, counted, simulated_device

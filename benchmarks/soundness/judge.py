@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 from benchmarks.soundness.graphs import positions_by_ends
 from benchmarks.soundness.oracle import Oracle, Perturbation, Players, Question, perturb
 from graphsvx import GraphSVX, explain
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.field import Perturbations
 from graphsvx.errors import GraphSVXError, ModelError
 from graphsvx.generators.replace import ReplaceRows
 from graphsvx.masks import Auto, Mask

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch_geometric.data import FeatureStore, GraphStore
 
 from graphsvx import methods
-from graphsvx.core.model import Decoder, Output, Pick, Scale
-from graphsvx.core.modules import evaluation_mode, modules
+from graphsvx.core.model import Decoder, Output, Pick, Scale, evaluation_mode, modules
 from graphsvx.core.query import NodeOfType, Query, build_query
 from graphsvx.engine.reading import with_reading
 from graphsvx.errors import InputError, UnsupportedError
@@ -25,8 +24,8 @@ from graphsvx.methods.baseline import Baseline, MethodSetting
 from graphsvx.methods.graphsvx import SETTINGS
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Seed, checked, shown
+from graphsvx.utils.context import collected
 from graphsvx.utils.exclusive import exclusive
-from graphsvx.utils.given_up import collected
 from graphsvx.utils.printable import did_you_mean
 
 P = ParamSpec("P")

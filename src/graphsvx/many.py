@@ -23,10 +23,9 @@ from graphsvx.api import (
     check_question,
     explain,
 )
-from graphsvx.core.convert import as_collection, as_data, node_positions
 from graphsvx.core.data import check_graph, check_graph_of, is_typed
 from graphsvx.core.graph import out_edges
-from graphsvx.core.names import find_names
+from graphsvx.core.names import as_collection, as_data, find_names, node_positions
 from graphsvx.core.query import node_list, nodes_of_one_type
 from graphsvx.errors import GraphSVXError, InputError, ModelError, error_text
 from graphsvx.estimators import WLS

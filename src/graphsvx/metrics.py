@@ -25,8 +25,7 @@ from torch import Tensor
 from torch_geometric.explain.metric import characterization_score
 
 from graphsvx.api import explain
-from graphsvx.core.model import Output, Pick, Scale
-from graphsvx.core.modules import evaluation_mode
+from graphsvx.core.model import Output, Pick, Scale, evaluation_mode
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query, build_query
 from graphsvx.engine.choose import choose_evaluator

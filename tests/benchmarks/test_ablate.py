@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import ablate, coverage
-from graphsvx.utils.components import Components, components, only
+from graphsvx.utils.context import Components, components, only
 
 
 def test_one_component_is_off_at_a_time() -> None:

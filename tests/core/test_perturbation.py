@@ -11,9 +11,9 @@ from torch_geometric.data import Data
 
 from graphsvx.core import field as fields
 from graphsvx.core.data import check_graph
-from graphsvx.core.field import Field
-from graphsvx.core.perturbation import (
+from graphsvx.core.field import (
     UNREACHABLE,
+    Field,
     Perturbations,
     distances,
     reachable,

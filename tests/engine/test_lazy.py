@@ -23,7 +23,7 @@ from torch_geometric.nn import (
 )
 
 from graphsvx import GraphSVX, explain
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.field import Perturbations
 from graphsvx.core.query import build_query
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.kernels import ModelLayers

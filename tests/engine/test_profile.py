@@ -13,8 +13,7 @@ from torch_geometric.nn import GCNConv, GraphConv
 
 from graphsvx import GraphSVX, explain
 from graphsvx.core.fingerprints import Watched
-from graphsvx.core.model import Model
-from graphsvx.core.modules import modules
+from graphsvx.core.model import Model, modules
 from graphsvx.engine.choose import CHECKS
 from graphsvx.results import serialize
 from graphsvx.testing.oracle import credit_of

@@ -25,7 +25,7 @@ from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE, GraphUNet
 from torch_geometric.utils import degree
 
 from graphsvx import GraphSVX, explain
-from graphsvx.core.modules import evaluation_mode
+from graphsvx.core.model import evaluation_mode
 from graphsvx.core.query import build_query
 from graphsvx.engine.kernels import is_known
 from graphsvx.engine.structure import read_structure

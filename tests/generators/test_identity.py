@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.nn.models import GCN
 
-from graphsvx.core.modules import evaluation_mode
+from graphsvx.core.model import evaluation_mode
 from graphsvx.core.players import find_players
 from graphsvx.core.query import build_query
 from graphsvx.engine.choose import choose_evaluator

@@ -19,8 +19,8 @@ from graphsvx.masks import (
     SmarterSeparate,
     SmartSeparate,
 )
-from graphsvx.masks.base import shapley_kernel
-from graphsvx.masks.paper import _diverse_of_order, _random_of_order, _whole_orders, split_budget
+from graphsvx.masks.base import shapley_kernel, split_budget
+from graphsvx.masks.paper import _diverse_of_order, _random_of_order, _whole_orders
 
 
 def game(players: int) -> FunctionGame:

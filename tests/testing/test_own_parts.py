@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graphsvx import GraphSVX, explain
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.field import Perturbations
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.estimators import WLS, Fit

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.field import Perturbations
 from graphsvx.core.players import Players
 from graphsvx.errors import BudgetError, UnsupportedError
 from graphsvx.estimators import WLS

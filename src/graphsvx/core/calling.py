@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
 from graphsvx.core.arrays import Ids, as_tensor, shape_of
-from graphsvx.core.graph import ADJACENCIES, EDGE_SET, DataForm, Graph
-from graphsvx.core.names import attribute_names, attribute_of
+from graphsvx.core.graph import EDGE_SET, DataForm, Graph
+from graphsvx.core.names import ADJACENCIES, attribute_names, attribute_of
 from graphsvx.core.types import FLAT, EdgeType
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import shown

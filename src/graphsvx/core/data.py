@@ -25,7 +25,6 @@ from graphsvx.core.calling import (
 )
 from graphsvx.core.fingerprints import Stamp, stamp
 from graphsvx.core.graph import (
-    ADJACENCIES,
     EDGE_SET,
     Attribute,
     DataForm,
@@ -37,7 +36,7 @@ from graphsvx.core.graph import (
     index_by_end,
     statistics_of,
 )
-from graphsvx.core.names import attribute_names, attribute_of
+from graphsvx.core.names import ADJACENCIES, attribute_names, attribute_of
 from graphsvx.core.types import FLAT, EdgeType, Types
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.utils.constraints import as_int

@@ -23,8 +23,6 @@ from graphsvx.core.types import FLAT, Types
 from graphsvx.errors import InputError
 
 T = TypeVar("T")
-ADJACENCIES = ("adj_t", "adj")
-"""Sparse adjacency matrices by name: row i holds the edges into node i."""
 EDGE_SET = "edge_set"
 """Internal attribute of edges: which of `DataForm.edge_sets` each one is of."""
 Owner = Literal["nodes", "edges", "graph"]

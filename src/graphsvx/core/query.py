@@ -14,7 +14,6 @@ from torch import Tensor
 from graphsvx.core import data as graphs
 from graphsvx.core.arrays import Ids, must_be_readable, shape_of
 from graphsvx.core.calling import plan_call, several_graphs, unwrapped
-from graphsvx.core.convert import as_data, node_positions
 from graphsvx.core.graph import Graph, converted
 from graphsvx.core.model import (
     Decoder,
@@ -25,11 +24,11 @@ from graphsvx.core.model import (
     call_on,
     decode,
     described_model,
+    evaluation_mode,
     link_decoder,
     with_relation,
 )
-from graphsvx.core.modules import evaluation_mode
-from graphsvx.core.names import NUMBERS, Names, find_names
+from graphsvx.core.names import NUMBERS, Names, as_data, find_names, node_positions
 from graphsvx.core.types import FLAT, Types, node_number
 from graphsvx.errors import InputError, ModelError, TargetError
 from graphsvx.utils.constraints import Range, as_int, checked, shown

@@ -23,10 +23,9 @@ from torch import Tensor
 from graphsvx.core import field as fields
 from graphsvx.core.arrays import as_tensor
 from graphsvx.core.calling import whole
-from graphsvx.core.field import Field
+from graphsvx.core.field import Field, Perturbations
 from graphsvx.core.graph import is_undirected
 from graphsvx.core.model import call_on, rows_of
-from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import (
     ONE_BY_ONE,
@@ -62,7 +61,7 @@ from graphsvx.engine.profile import (
 from graphsvx.engine.rows import Copies, Rows, Shortcuts
 from graphsvx.engine.states import States, TooManyStatesError
 from graphsvx.errors import ModelError
-from graphsvx.utils.given_up import collected, give_up, note
+from graphsvx.utils.context import collected, give_up, note
 
 Result = TypeVar("Result")
 

@@ -23,19 +23,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids, as_tensor, setdiff_sorted
-from graphsvx.core.field import Field
+from graphsvx.core.arrays import Bools, Ids, allclose, as_tensor, nudged, setdiff_sorted, tolerances
+from graphsvx.core.field import Field, HopCounts, Perturbations, distances
 from graphsvx.core.graph import Graph, Index, is_undirected, out_edges
 from graphsvx.core.model import call_on
-from graphsvx.core.perturbation import HopCounts, Perturbations, distances
 from graphsvx.core.query import Query
 from graphsvx.engine.calls import RowsByType, call_by_type
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.profile import profile_for
-from graphsvx.engine.rounding import allclose, nudged, tolerances
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.errors import ModelError, see
-from graphsvx.utils.given_up import give_up
+from graphsvx.utils.context import give_up
 
 
 @dataclass(frozen=True, eq=False)

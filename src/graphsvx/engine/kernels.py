@@ -50,9 +50,8 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
 from graphsvx.core.arrays import Ids, as_tensor, as_tensors
-from graphsvx.core.field import Field
+from graphsvx.core.field import Field, Perturbations
 from graphsvx.core.model import Model
-from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.lazy import Lazy, PrefixRows, SharedRows, StoredRows, plain
 from graphsvx.engine.structure import aggregates_locally
 

@@ -36,7 +36,7 @@ from graphsvx.engine.kernels import ModelLayers, is_known
 from graphsvx.engine.rowwise import tensors
 from graphsvx.engine.structure import Structure, read_structure
 from graphsvx.errors import ModelError
-from graphsvx.utils.given_up import give_up
+from graphsvx.utils.context import give_up
 
 # Larger graphs are not evaluated in one call.
 _MOST_ITEMS = 1 << 24

@@ -15,16 +15,15 @@ from scipy import sparse
 from torch import Tensor
 
 from graphsvx.core.arrays import Ids, as_tensor, as_tensors, no_ids
-from graphsvx.core.field import Field
+from graphsvx.core.field import UNREACHABLE, Field, HopCounts, Perturbations, unreachable_unless
 from graphsvx.core.graph import Graph
-from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations, unreachable_unless
 from graphsvx.engine.calls import RowsByType, call_by_type
 from graphsvx.engine.evaluator import Evaluator, ReferenceGraph
 from graphsvx.engine.kernels import BatchEdges, ModelLayers
 from graphsvx.engine.lazy import SharedRows, plain
 from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
-from graphsvx.utils.given_up import give_up, optional
+from graphsvx.utils.context import give_up, optional
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,9 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, as_tensors, row_sizes
-from graphsvx.core.field import Field
+from graphsvx.core.field import Field, Perturbations
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
-from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.kernels import BatchEdges, ModelLayers
 from graphsvx.engine.lazy import SharedRows, plain
 from graphsvx.engine.trim import trimmed

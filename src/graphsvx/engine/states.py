@@ -18,17 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import as_tensor
-from graphsvx.core.field import Field
-from graphsvx.core.perturbation import HopCounts, Perturbations
+from graphsvx.core.arrays import allclose, as_tensor
+from graphsvx.core.field import Field, HopCounts, Perturbations
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.pooled import NodeEmbeddings, PooledModel, Pooling
-from graphsvx.engine.rounding import allclose
 from graphsvx.engine.rows import Rows
 from graphsvx.engine.state_graph import BatchStates, NodeStates, StateGraphs
 from graphsvx.errors import ModelError
-from graphsvx.utils.given_up import give_up
+from graphsvx.utils.context import give_up
 
 FEWEST_GRAPHS = 1 << 11
 """Perturbed graphs from which on states are numbered: of fewer, most states differ."""

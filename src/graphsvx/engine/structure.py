@@ -23,9 +23,9 @@ from torch_geometric.nn import aggr
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.pool import glob
 
+from graphsvx.core.arrays import allclose
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, call_on
-from graphsvx.engine.rounding import allclose
 from graphsvx.engine.rowwise import (
     COMBINES_ROWS,
     is_metadata,

@@ -23,8 +23,8 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats, Ids, by_size, row_sizes
 from graphsvx.estimators.least_squares import WLS, Fit, centred_inverse, surrogate
 from graphsvx.masks.base import Masks
-from graphsvx.utils.components import components
 from graphsvx.utils.constraints import Checked
+from graphsvx.utils.context import components
 
 Singles = NDArray[np.float32]
 

@@ -29,7 +29,7 @@ from scipy.linalg import lapack
 from scipy.special import gammaln
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.utils.components import components
+from graphsvx.utils.context import components
 
 LEAST = 1e-300  # what is divided by is at least this
 # Relative, added to variances: covariances of coalitions that are alike stay positive definite.

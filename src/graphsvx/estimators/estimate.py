@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats
-from graphsvx.core.random import derive_rng
+from graphsvx.core.arrays import Bools, Floats, derive_rng
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.least_squares import Estimator, EstimatorSetting, Fit

@@ -27,9 +27,8 @@ from graphsvx.estimators.process import BLOCK, average_processes, corrected
 from graphsvx.games.base import PlayerPrior, fits_memory
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks.base import Masks
-from graphsvx.utils.components import components
 from graphsvx.utils.constraints import Checked, Range
-from graphsvx.utils.given_up import optional
+from graphsvx.utils.context import components, optional
 
 _LEAST_PAIRS, _MOST_PAIRS = 512, 2048  # that g interpolates by default,
 _PAIRS_A_PLAYER = 8  # and not more than these

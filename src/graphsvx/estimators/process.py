@@ -20,7 +20,7 @@ from graphsvx.core.arrays import Bools, Floats
 from graphsvx.estimators.covariance import LEAST, Coalitions, Kernel, Mixture, cholesky, solve_lower
 from graphsvx.estimators.evidence import Evidence, average
 from graphsvx.masks.base import Masks
-from graphsvx.utils.components import components
+from graphsvx.utils.context import components
 
 _GRID: dict[str, tuple[float, ...]] = {
     "theta": (0.0, 1.0, 3.0, 9.0),

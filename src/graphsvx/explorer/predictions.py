@@ -17,8 +17,7 @@ from graphsvx.core import field as fields
 from graphsvx.core.calling import whole
 from graphsvx.core.data import check_graph
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import call_on, rows_of
-from graphsvx.core.modules import evaluation_mode
+from graphsvx.core.model import call_on, evaluation_mode, rows_of
 from graphsvx.core.query import Query, build_query
 from graphsvx.engine.evaluator import Plain, unperturbed
 from graphsvx.engine.reading import with_reading

@@ -14,12 +14,10 @@ import torch
 from torch_geometric.data import Dataset
 
 from graphsvx.core.calling import unwrapped
-from graphsvx.core.convert import as_data
 from graphsvx.core.data import check_graph_of
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import Decoder, Output, Pick, Scale
-from graphsvx.core.modules import evaluation_mode, modules
-from graphsvx.core.names import find_names
+from graphsvx.core.model import Decoder, Output, Pick, Scale, evaluation_mode, modules
+from graphsvx.core.names import as_data, find_names
 from graphsvx.errors import InputError
 from graphsvx.explorer.predictions import Predictions, predict_all, query_of, table_of_run
 from graphsvx.explorer.questions import NodeTypes, Question

@@ -13,8 +13,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, RowIds, no_ids
-from graphsvx.core.field import Field
-from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
+from graphsvx.core.field import UNREACHABLE, Field, HopCounts, Perturbations
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids
-from graphsvx.core.field import Field, restrict
-from graphsvx.core.perturbation import Perturbations, reachable
+from graphsvx.core.field import Field, Perturbations, reachable, restrict
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator

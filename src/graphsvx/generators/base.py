@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, as_tensor
-from graphsvx.core.field import Field
+from graphsvx.core.field import Field, Perturbations
 from graphsvx.core.graph import Graph
-from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.players import Players
 from graphsvx.utils.constraints import Block, Checked
 

@@ -13,8 +13,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from graphsvx.core.arrays import Bools, Ids
-from graphsvx.core.field import Field
-from graphsvx.core.perturbation import Perturbations, reachable
+from graphsvx.core.field import Field, Perturbations, reachable
 from graphsvx.generators.base import FeatureRows, Fixed, GameSetup
 from graphsvx.generators.isolate import Isolate
 from graphsvx.utils.constraints import Range

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from graphsvx.core.arrays import Bools, RowIds, as_tensor
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.field import Perturbations
 from graphsvx.engine.lazy import PatchedRows
 from graphsvx.generators.base import FeatureRows, Fixed, GameSetup
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.explain.algorithm.utils import set_masks
 
 from graphsvx.core.arrays import Bools
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.field import Perturbations
 from graphsvx.generators.base import FeatureRows, Fixed, GameSetup
 from graphsvx.generators.isolate import switch_features_off
 

@@ -12,6 +12,7 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.errors import BudgetError
 from graphsvx.games.base import Game
 from graphsvx.utils.constraints import Block
 
@@ -84,3 +85,14 @@ def all_rows(players: int) -> Bools:
     for player in range(players):
         rows[:, player] = (numbers >> player) & 1
     return rows
+
+
+def split_budget(samples: int, features: int, nodes: int, r: float | None = None) -> int:
+    """Rows for features (algorithm 3): a share r, or halfway between one half and F / (F + N)."""
+    if r is not None:
+        if not 0 <= r <= 1:
+            raise BudgetError(f"r must be between 0 and 1, got {r}")
+        return int(r * samples)
+    if not features or not nodes:
+        return samples if features else 0
+    return int(0.5 * samples / 2 + 0.5 * samples * features / (features + nodes))

@@ -93,17 +93,6 @@ def _require_budget_fits(game: Game, budget: int) -> None:
     require_memory(game.memory, 20 * budget * game.players, budget, game.players)
 
 
-def split_budget(samples: int, features: int, nodes: int, r: float | None = None) -> int:
-    """Rows for features (algorithm 3): a share r, or halfway between one half and F / (F + N)."""
-    if r is not None:
-        if not 0 <= r <= 1:
-            raise BudgetError(f"r must be between 0 and 1, got {r}")
-        return int(r * samples)
-    if not features or not nodes:
-        return samples if features else 0
-    return int(0.5 * samples / 2 + 0.5 * samples * features / (features + nodes))
-
-
 def _whole_orders(players: int, budget: int, top: int) -> tuple[Bools, int]:
     """All coalitions of order 0, 1, ... while they fit, and the first order that did not."""
     orders, used, k = [np.zeros((0, players), dtype=bool)], 0, 0

@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.core.arrays import Bools, Floats, Ids, allclose
 from graphsvx.engine.pooled import NodeEmbeddings
-from graphsvx.engine.rounding import allclose
 from graphsvx.engine.state_graph import Subcubes
 from graphsvx.engine.states import TooManyStatesError
 from graphsvx.games.base import empty_and_full, fitting_coalitions

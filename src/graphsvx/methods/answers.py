@@ -19,7 +19,7 @@ import numpy as np
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, RowIds
-from graphsvx.core.modules import evaluation_mode, modules
+from graphsvx.core.model import evaluation_mode, modules
 from graphsvx.core.query import Query
 from graphsvx.engine.choose import choose_evaluator, run_verified
 from graphsvx.engine.evaluator import Evaluator

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.arrays import Ids, as_tensor
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.field import Perturbations
 from graphsvx.core.players import FeatureChoice, Players, Sides
 from graphsvx.core.query import Query
 from graphsvx.engine.choose import choose_evaluator, evaluate

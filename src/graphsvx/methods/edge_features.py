@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, as_tensor
+from graphsvx.core.arrays import Bools, allclose, as_tensor
 from graphsvx.core.query import Query
 from graphsvx.core.reference import Reference
-from graphsvx.engine.rounding import allclose
 from graphsvx.errors import InputError
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.methods.baseline import LocalGraph, local_graph_of, whole_graph_of

@@ -29,9 +29,8 @@ from graphsvx.games.graph_game import FEWEST_LOOK_UPS
 from graphsvx.masks import Auto
 from graphsvx.methods.pipeline import Sampling
 from graphsvx.methods.played import FittedGame, PlayableGame, explained_values
-from graphsvx.utils.components import components
 from graphsvx.utils.constraints import MOST, Checked, Range
-from graphsvx.utils.given_up import give_up
+from graphsvx.utils.context import components, give_up
 
 logger = logging.getLogger("graphsvx")
 

@@ -26,8 +26,7 @@ from torch_geometric.explain.config import ExplainerConfig
 from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.data import check_graph
-from graphsvx.core.model import Output, Scale
-from graphsvx.core.modules import evaluation_mode
+from graphsvx.core.model import Output, Scale, evaluation_mode
 from graphsvx.core.query import Query, build_query, node_list
 from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError, first_line
 from graphsvx.estimators.direct import mask_as_credit

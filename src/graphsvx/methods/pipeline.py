@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from graphsvx.core.random import derive_rng
+from graphsvx.core.arrays import derive_rng
 from graphsvx.engine.states import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators import WLR, WLS, Estimator, GaussianProcess, Lasso
@@ -17,10 +17,9 @@ from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.games.graph_game import MOST_LOOK_UPS, GraphGame
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Masks, Paired
-from graphsvx.masks.paper import split_budget
+from graphsvx.masks.base import split_budget
 from graphsvx.methods.played import FittedGame, PlayableGame, PlayedGame, estimator_for, fit_games
-from graphsvx.utils.components import components
-from graphsvx.utils.given_up import give_up
+from graphsvx.utils.context import components, give_up
 
 _FITTING = 0.9  # of the coalitions whose states fitted: another draw has others
 

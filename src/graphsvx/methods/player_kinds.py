@@ -17,10 +17,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 
 from graphsvx.core import players as choosing
+from graphsvx.core.arrays import derive_rng
 from graphsvx.core.graph import Graph
 from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops, NodeTypes, Players
 from graphsvx.core.query import Query
-from graphsvx.core.random import derive_rng
 from graphsvx.core.reference import ReferenceSetting, monte_carlo_mean, resolve_reference
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import BudgetError, InputError, UnsupportedError

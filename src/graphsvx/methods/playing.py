@@ -27,7 +27,7 @@ from graphsvx.methods.increments import Budget, Clock, Goal, Increments, first_c
 from graphsvx.methods.pipeline import Sampling
 from graphsvx.methods.played import FittedGame, PlayableGame, PlayedGame, Prediction
 from graphsvx.methods.player_kinds import PlayerKind
-from graphsvx.utils.given_up import give_up
+from graphsvx.utils.context import give_up
 
 
 @dataclass(frozen=True, eq=False)

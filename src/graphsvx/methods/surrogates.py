@@ -19,7 +19,7 @@ from torch import Tensor
 from graphsvx.core import arrays
 from graphsvx.core import field as fields
 from graphsvx.core.arrays import Floats, Ids, row_keys
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.field import Perturbations
 from graphsvx.core.players import FeatureChoice, Samples
 from graphsvx.core.query import Query
 from graphsvx.estimators.direct import mask_as_credit

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from graphsvx.api import explain
-from graphsvx.core.arrays import Bools, Floats
-from graphsvx.core.field import Field
-from graphsvx.core.modules import evaluation_mode
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.arrays import Bools, Floats, derive_rng
+from graphsvx.core.field import Field, Perturbations
+from graphsvx.core.model import evaluation_mode
 from graphsvx.core.query import Query, build_query
-from graphsvx.core.random import derive_rng
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.lazy import plain
 from graphsvx.generators import GameSetup, Generator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +22,9 @@ def lazy_attributes(package: str, modules: Mapping[str, str]) -> Callable[[str],
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = importlib.import_module(modules[name])
-        return module if modules[name] == f"{package}.{name}" else getattr(module, name)
+        value = module if modules[name] == f"{package}.{name}" else getattr(module, name)
+        vars(sys.modules[package])[name] = value  # so that this is not asked again
+        return value
 
     return get
 
