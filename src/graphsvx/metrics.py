@@ -182,6 +182,9 @@ def characterization(plus: float, minus: float, weights: tuple[float, float] = (
     Returns:
         A number from 0 to 1, high is good.
 
+    Raises:
+        InputError: the weights do not add up to 1.
+
     """
     if sum(weights) != 1:
         raise InputError(f"weights must add up to 1, got {weights}")

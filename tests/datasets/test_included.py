@@ -281,5 +281,5 @@ def test_a_woman_is_asked_for_by_name() -> None:
         explain(model, dataset.graph, node=("woman", which)) for which in (8, "Ruth DeSand")
     )
     assert torch.equal(by_number.node_values, by_name.node_values)
-    with pytest.raises(InputError, match=r"no node 'Ruth'"):
+    with pytest.raises(InputError, match=r"node must be one of node_names, got 'Ruth'"):
         explain(model, dataset.graph, node=("woman", "Ruth"))

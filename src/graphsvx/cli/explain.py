@@ -214,8 +214,8 @@ def _query(
         )
     ((kind, text),) = named.items()
     listed = parse_nodes(data, text, f"--{kind}", {"node": 1, "edge": 2}.get(kind))
-    asked = {"node": listed[0], "nodes": listed, "edge": tuple(listed)}
-    return data, {kind: asked[kind]}
+    nodes_by_kind = {"node": listed[0], "nodes": listed, "edge": tuple(listed)}
+    return data, {kind: nodes_by_kind[kind]}
 
 
 def _graph_number(graphs: tuple[Any, ...], text: str | None) -> int:

@@ -34,7 +34,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "xgnn": ("xgnn.XGNN",),
     "lime": ("surrogates.LIME",),
     "shap": ("surrogates.SHAP",),
-    "greedy": ("perturbing.Greedy",),
+    "greedy": ("greedy.Greedy",),
     "random": ("perturbing.Random",),
     "saliency": ("gradients.Saliency",),
     "integrated-gradients": ("gradients.IntegratedGradients",),
@@ -67,8 +67,8 @@ def setting_names(method: str) -> tuple[str, ...]:
 
 def _field_names(module: str, name: str) -> Iterator[str]:
     tree = ast.parse((Path(__file__).parents[1] / "methods" / f"{module}.py").read_text("utf-8"))
-    (found,) = (part for part in tree.body if type(part) is ast.ClassDef and part.name == name)
-    for field in found.body:
+    (class_tree,) = (part for part in tree.body if type(part) is ast.ClassDef and part.name == name)
+    for field in class_tree.body:
         match field:
             case ast.AnnAssign(target=ast.Name(id=field_name), annotation=annotation):
                 if "ClassVar" not in ast.unparse(annotation) and field_name != "trained":
@@ -97,11 +97,11 @@ def split_setting(pair: str) -> tuple[str, str]:
 
 def check_settings(method: str, pairs: Iterable[str]) -> None:
     """Raise for a setting (NAME=VALUE) that the method does not have, and suggest one."""
-    given = [split_setting(pair)[0] for pair in pairs]
+    setting_names_given = [split_setting(pair)[0] for pair in pairs]
     if method not in METHODS:
         return
     names = setting_names(method)
-    for name in given:
+    for name in setting_names_given:
         renamed = method.startswith("graphsvx") and name in _EARLIER
         if name not in names and not renamed:
             raise InputError(

@@ -216,11 +216,11 @@ def _selected_ids(words: str, loaded: Loaded) -> Any:
     node_type, _, words_of_type = words.partition(":")
     if node_type not in types:
         raise InputError(f"say which type of nodes: {types[0]}:test, {types[0]}:3,7; got {words}")
-    chosen, dataset = words_of_type or "all", loaded.dataset
-    needs_classes = chosen in PARTS or chosen.startswith("class:")
+    selection, dataset = words_of_type or "all", loaded.dataset
+    needs_classes = selection in PARTS or selection.startswith("class:")
     if needs_classes and dataset is not None and dataset.node_type != node_type:
         raise InputError(f"{loaded.name} has no classes of {node_type!r}; name them by number")
-    return node_type, _ids(chosen, loaded, loaded.data[node_type].num_nodes)
+    return node_type, _ids(selection, loaded, loaded.data[node_type].num_nodes)
 
 
 def _ids(words: str, loaded: Loaded, count: int) -> Any:

@@ -273,10 +273,10 @@ class _Checked:
 
     def checks(self, passed: tuple[str, ...], replays: int, reason: str | None) -> Checks:
         """Read now whether the structure is known: a check that failed leaves it unknown."""
-        graph, known = self.query.graph, self.profile.known
+        graph, structure_known = self.query.graph, self.profile.known
         vary = self.by_type and len({*replays_by_type(graph)}) > 1
-        most_plain = 0 if known else plain_up_to(graph, self.profile)
-        return Checks(passed, reason, known, replays, vary, most_plain)
+        most_plain = 0 if structure_known else plain_up_to(graph, self.profile)
+        return Checks(passed, reason, structure_known, replays, vary, most_plain)
 
     def expecting(self, rows: Rows) -> Rows:
         """The same, with the model's own output to compare that of the full coalition with."""
@@ -337,7 +337,9 @@ class _Checked:
         """On the receptive field: with all shortcuts, with copied feature rows, all upstream."""
         query, profile, depth = self.query, self.profile, self.depth
         copied = Shortcuts(None if depth is None else depth + 1, shared_rows=False)
-        options: list[tuple[Shortcuts, str | None]] = [(each, None) for each in self.shortcuts]
+        options: list[tuple[Shortcuts, str | None]] = [
+            (shortcuts, None) for shortcuts in self.shortcuts
+        ]
         if self.by_type:
             cuts = dict.fromkeys(shortcuts.cut_tables for shortcuts in self.shortcuts)
             options += [(replace(copied, cut_tables=cut), None) for cut in cuts]
@@ -373,8 +375,8 @@ class _Checked:
             without, rounds = self._no_look_ups, self.profile.depth
             if without is None and rounds is not None:
                 replays = max(self.replays, _REPLAYS_LOOK_UPS)
-                more = replace(rows, checks=replace(rows.checks, replays=replays))
-                if trial.accepts(States.of(more, rounds)):
+                replayed = replace(rows, checks=replace(rows.checks, replays=replays))
+                if trial.accepts(States.of(replayed, rounds)):
                     return True
                 too_many = isinstance(trial.failure, TooManyStatesError)
                 without = "they differ from the model's own outputs"

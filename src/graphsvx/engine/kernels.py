@@ -157,13 +157,15 @@ class EdgeSegments:
         if self.activity is not None:
             activity = self.activity.to(weights.dtype)[:, None]
             present, change = activity.detach(), activity - activity.detach()
-            targets, own = self.targets(), weights.detach()
-            norm = own.new_zeros(len(self.starts), heads).index_add_(0, targets, own * present)
+            targets, constants = self.targets(), weights.detach()
+            norm = constants.new_zeros(len(self.starts), heads).index_add_(
+                0, targets, constants * present
+            )
             norm = norm.index_select(0, targets)
-            others = norm + own * (1 - 2 * present)
+            others = norm + constants * (1 - 2 * present)
             alone = others <= _ALONE * norm
             steepness = norm.masked_fill(norm == 0, 1) / others
-            weights = weights * present + own * steepness.masked_fill(alone, 0) * change
+            weights = weights * present + constants * steepness.masked_fill(alone, 0) * change
         head = torch.arange(heads, device=sources.device)[:, None]
         # The sum of the weights is one more column of the values.
         table = functional.pad(values, (0, 1), value=1.0).reshape(-1, width + 1)
@@ -528,7 +530,7 @@ class ModelLayers:
             if weight is not None and not nn.parameter.is_lazy(weight) and weight.dim() > 1
         ]
         passing = [(at, part) for at, part in enumerate(parts) if isinstance(part, MessagePassing)]
-        known = [kernel_of(layer) for _, layer in passing]
+        kernels_of_layers = [kernel_of(layer) for _, layer in passing]
         kernels = [fast_kernel(layer) for _, layer in passing]
         forwards = [None if kernel is None else kernel.forward for kernel in kernels]
         all_fast = None not in forwards
@@ -536,9 +538,10 @@ class ModelLayers:
         return ModelLayers(
             tuple((at, forward) for (at, _), forward in zip(passing, forwards, strict=True)),
             max(matrices, default=0),
-            all(kernel is not None for kernel in known),
-            any(kernel is not None and kernel.reads_degrees for kernel in known),
-            not known or any(kernel is None or kernel.reads_degrees for kernel in known),
+            all(kernel is not None for kernel in kernels_of_layers),
+            any(kernel is not None and kernel.reads_degrees for kernel in kernels_of_layers),
+            not kernels_of_layers
+            or any(kernel is None or kernel.reads_degrees for kernel in kernels_of_layers),
             all_fast,
             all_fast and normalised and bool(passing),
         )

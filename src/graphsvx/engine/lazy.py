@@ -133,8 +133,8 @@ def _handles(
                 return handler(*args, **kwargs)
             return NotImplemented
 
-        chosen = handler if of_any else of_first
-        _HANDLERS.update({(kind, name): chosen for kind in kinds for name in names})
+        registered = handler if of_any else of_first
+        _HANDLERS.update({(kind, name): registered for kind in kinds for name in names})
         return handler
 
     return register

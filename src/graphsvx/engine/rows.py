@@ -98,15 +98,17 @@ class Rows(Evaluator):
         """
         if hops is None:
             hops = self.hop_counts(field, perturbations)
-        here = self if field is self.field else replace(self, field=field)
+        on_field = self if field is self.field else replace(self, field=field)
         if not self.shortcuts.shared_rows:
             perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
         with optional("edges that count for degrees only were evaluated too", ModelError):
-            if here._counts_degrees_only(perturbations):
+            if on_field._counts_degrees_only(perturbations):
                 rounds = self.shortcuts.rounds or 0
                 inner = unreachable_unless(hops, hops <= rounds)
-                return here._in_batches(here._parts(perturbations, inner, rounds, degrees_in=hops))
-        return here._in_batches(here._parts(perturbations, hops, self.shortcuts.reach))
+                return on_field._in_batches(
+                    on_field._parts(perturbations, inner, rounds, degrees_in=hops)
+                )
+        return on_field._in_batches(on_field._parts(perturbations, hops, self.shortcuts.reach))
 
     def _in_batches(self, graphs: _Parts) -> Tensor:
         if graphs.levels.size + graphs.hops.size <= self._limit():
@@ -126,26 +128,26 @@ class Rows(Evaluator):
         For `score` of raw outputs. None: senders are not all that graphs differ in, or the model
         cannot be differentiated.
         """
-        here, graph, rounds = replace(self, field=field), self.graph, self.shortcuts.rounds
+        on_field, graph, rounds = replace(self, field=field), self.graph, self.shortcuts.rounds
         takes_more = graph.edge_weight is not None or graph.edge_attr is not None
         changes = perturbations.changes_edges or perturbations.feature_row is not None
         if not (self.shortcuts.degrees_only and rounds and self.layers.all_fast):
             return None
         if takes_more or graph.attributes or changes or field.has_loops:
             return None
-        degrees_only = here._counts_degrees_only(perturbations)
+        degrees_only = on_field._counts_degrees_only(perturbations)
         if self.shortcuts.reach != rounds + degrees_only:
             return None
         # Inactive nodes are there as well, as senders of nothing.
         all_hops = np.broadcast_to(field.hops.astype(hops.dtype), hops.shape)
         inner = unreachable_unless(all_hops, all_hops <= rounds)
         active_hops = unreachable_unless(np.zeros_like(hops), perturbations.active)
-        graphs = here._parts(
+        graphs = on_field._parts(
             perturbations, inner, rounds, degrees_in=active_hops if degrees_only else None
         )
         active = as_tensor(perturbations.active.T, graph.x.device).float().requires_grad_(True)
         try:
-            return here._differentiated(score, active, graphs)
+            return on_field._differentiated(score, active, graphs)
         except (ModelError, RuntimeError) as error:
             give_up("derivatives of the model were not used", error)
             return None

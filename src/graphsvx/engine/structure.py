@@ -319,8 +319,8 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
     # One graph has one row, whose outputs may be near 0: the other graph tells how large they are.
     like = wider.detach() if model.whole_graphs else None
     alone = out[:, None] if out.dim() == 1 else out
-    beside = wider[: len(out)]
-    return beside.shape == alone.shape and allclose(beside, alone, like)
+    first_rows = wider[: len(out)]
+    return first_rows.shape == alone.shape and allclose(first_rows, alone, like)
 
 
 def _cause(error: BaseException) -> _UnknownError | None:

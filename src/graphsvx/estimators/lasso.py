@@ -177,8 +177,8 @@ def _supports(parts: list[_Part], most: int) -> list[Ids]:
     supports = []
     for keep in range(1, most + 1):
         fits = np.flatnonzero((sizes <= keep) & (sizes > 0))
-        chosen = np.flatnonzero(path[:, fits[-1]]) if len(fits) else np.asarray([strongest])
-        supports.append(chosen)
+        support = np.flatnonzero(path[:, fits[-1]]) if len(fits) else np.asarray([strongest])
+        supports.append(support)
         if sizes.max(initial=0) <= keep:
             break
     return supports
@@ -216,8 +216,8 @@ def _sufficient_size(parts: list[_Part]) -> int:
     """How few players keep 95 % of what the complete surrogates explain."""
     most = sum(part.loss(part.solve(np.arange(part.players))) for part in parts)
     losses = np.asarray(_losses(parts, parts))
-    enough = np.flatnonzero(losses <= _SUFFICIENT_SHARE * most)
-    return int(enough[0]) + 1 if len(enough) else len(losses)
+    sufficient = np.flatnonzero(losses <= _SUFFICIENT_SHARE * most)
+    return int(sufficient[0]) + 1 if len(sufficient) else len(losses)
 
 
 def _losses(train: list[_Part], test: list[_Part]) -> list[float]:

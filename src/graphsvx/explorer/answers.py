@@ -69,12 +69,12 @@ class Answers:
         if question.stored:
             return self._named(workspace.run[question.which[0] - workspace.run_start])
         settings = {name: getattr(question, name) for name in ("samples", "players", "order")}
-        given = {name: value for name, value in settings.items() if value is not None}
+        changed = {name: value for name, value in settings.items() if value is not None}
         explanation = explain(
             workspace.models[question.model],
             workspace.graphs[question.graph],
             **workspace.asked(question),
-            method=registry.method(question.method, **given),
+            method=registry.method(question.method, **changed),
             target=question.target,
             targets="all" if self._explains_all(question) else None,
             output=workspace.output,

@@ -168,8 +168,8 @@ def table_of_run(workspace: Workspace) -> Predictions:
     rows = workspace.run.table([*names, "field_ids"]).to_pylist()
     rows = [row for row in rows if row["error"] is None]
     ids = np.array([row["query"] for row in rows], dtype=np.int64) + workspace.run_start
-    known = [-1 if row["label"] is None else row["label"] for row in rows]
-    label = np.array(known) if any(label >= 0 for label in known) else None
+    labels = [-1 if row["label"] is None else row["label"] for row in rows]
+    label = np.array(labels) if any(label >= 0 for label in labels) else None
     first = workspace.first_stored
     if label is None and workspace.live and first is not None and first.kind in ("node", "graph"):
         of_all = workspace.table().label

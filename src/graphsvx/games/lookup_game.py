@@ -186,13 +186,13 @@ def separate_games(
         elif players.features:
             games.append(game("features"))
         games.append(game("nodes"))
-    for place, asked in enumerate(games):
-        coalitions = 1 << min(asked.players, 62)
+    for place, listed in enumerate(games):
+        coalitions = 1 << min(listed.players, 62)
         few = coalitions <= min(calls, evaluator.checks.plain_up_to)
-        if few and not evaluator.checks.proved and isinstance(asked, GraphGame):
+        if few and not evaluator.checks.proved and isinstance(listed, GraphGame):
             calls -= coalitions
-            plain, whole = evaluator.by_definition(), asked.full_setup or setup
-            games[place] = replace(asked, evaluator=plain, setup=whole, full_setup=None)
+            plain, full_setup = evaluator.by_definition(), listed.full_setup or setup
+            games[place] = replace(listed, evaluator=plain, setup=full_setup, full_setup=None)
     return games
 
 

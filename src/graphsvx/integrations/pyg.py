@@ -103,12 +103,12 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
     def supports(self) -> bool:
         """True if the configuration is supported; otherwise raises `UnsupportedError`."""
         config = self.explainer_config
-        for what, is_asked in (
+        for setting, is_asked in (
             ("an edge mask", config.edge_mask_type is not None),
             ('node_mask_type="attributes"', config.node_mask_type == MaskType.attributes),
         ):
             if is_asked and not isinstance(self.method, GraphSVX):
-                raise UnsupportedError(f"{what} needs the method GraphSVX")
+                raise UnsupportedError(f"{setting} needs the method GraphSVX")
         return True
 
     def forward(
@@ -128,8 +128,8 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             raise UnsupportedError(
                 "GraphSVXAlgorithm needs x and edge_index as tensors, or both as dictionaries"
             )
-        given: tuple[Any, Any, dict[str, Any]] = (x, edge_index, kwargs)
-        data: Any = hetero_data(*given) if typed else plain_data(*given)
+        arguments: tuple[Any, Any, dict[str, Any]] = (x, edge_index, kwargs)
+        data: Any = hetero_data(*arguments) if typed else plain_data(*arguments)
         questions = self._questions(data, typed, target, index, kwargs)
         converted: Any = CreditedHeteroExplanation() if typed else CreditedExplanation()
         records: list[Explanation] = []
@@ -339,8 +339,8 @@ def cell_credit(explanation: Explanation, data: Data) -> Tensor:
 
 def plain_data(x: Tensor, edge_index: Tensor, keywords: Mapping[str, Any]) -> Data:
     """The tensors of a call as one graph."""
-    asked = ("batch", "edge_label_index", "batch_size")  # of the question, not of the graph
-    others = {name: value for name, value in keywords.items() if name not in asked}
+    of_question = ("batch", "edge_label_index", "batch_size")  # of the question, not of the graph
+    others = {name: value for name, value in keywords.items() if name not in of_question}
     attributes = {name: value for name, value in others.items() if isinstance(value, Tensor)}
     left_out = sorted(others.keys() - attributes.keys())
     if any(others[name] is not None for name in left_out):

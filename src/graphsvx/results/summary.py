@@ -243,8 +243,8 @@ def _by_role(explanation: Explanation, players: Credits, by: By) -> Credits:
 def _roles(explanation: Explanation, by: By) -> tuple[dict[Any, Any], str]:
     """The role of each node by id (or name), and what a role without a name is called."""
     if not isinstance(by, str):
-        given: Any = by
-        roles = given.tolist() if hasattr(given, "tolist") else given
+        values: Any = by
+        roles = values.tolist() if hasattr(values, "tolist") else values
         return dict(roles if isinstance(roles, Mapping) else enumerate(roles)), "role"
     if by not in ("class", "hops"):
         raise InputError(f'by must be "class", "hops" or the role of each node, got {by!r}')

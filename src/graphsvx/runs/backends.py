@@ -256,7 +256,12 @@ class Ray(Checked):
     then moved to the GPU that a worker is given."""
 
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | LostChunk]:
-        """See `Backend`. Ray places tasks, detects lost workers and retries a task once."""
+        """See `Backend`. Ray places tasks, detects lost workers and retries a task once.
+
+        Raises:
+            DataError: the cluster has fewer GPUs than a worker needs.
+
+        """
         ray = require_extra("ray", "ray", quiet=(DeprecationWarning, FutureWarning))
         started_here = self._connect(ray)
         # One retry: results that were stored on a lost machine are computed again by Ray.

@@ -41,22 +41,22 @@ def read_queries(
         raise InputError(f"a run explains one kind of query, got {' and '.join(named)}")
     is_list = isinstance(data, (list, tuple, Dataset))
     argument = named[0] if named else "graphs" if is_list else "nodes"
-    asked = selectors[argument]
+    selected = selectors[argument]
     if is_list and argument != "graphs":
         advice = "use graphs=, not nodes=" if argument == "nodes" else f"leave out {argument}="
         raise InputError(f"a list of graphs is explained as whole graphs; {advice}")
     if argument == "graphs" and not is_list:
         raise InputError("graphs= chooses from a list of graphs, but data is one graph")
     if argument in ("edges", "groups"):
-        members = _members(model, data, argument, asked)
+        members = _members(model, data, argument, selected)
         kind: QueryKind = "edge" if argument == "edges" else "nodes"
         return kind, np.arange(len(members), dtype=np.int64), members, None
     if is_list:
-        return "graph", _ascending(asked, len(data), argument), (), None
+        return "graph", _ascending(selected, len(data), argument), (), None
     if not is_typed(model, data):
-        return "node", _ascending(asked, check_graph(data).num_nodes, argument), (), None
-    node_type, asked, count = nodes_of_one_type(data, asked)
-    return "node", _ascending(asked, count, argument), (), node_type
+        return "node", _ascending(selected, check_graph(data).num_nodes, argument), (), None
+    node_type, selected, count = nodes_of_one_type(data, selected)
+    return "node", _ascending(selected, count, argument), (), node_type
 
 
 def _members(model: Callable[..., Any], data: Any, argument: str, listed: Any) -> Members:
@@ -67,12 +67,12 @@ def _members(model: Callable[..., Any], data: Any, argument: str, listed: Any) -
         listed = listed.tolist()
     if not isinstance(listed, (list, tuple)) or not listed:
         raise InputError(f"{argument} must be a list of lists of nodes, got {shown(listed)}")
-    each = f"each of {argument}"
+    entry = f"each of {argument}"
     if not graph.types.flat:
-        listed = [[node_number(graph.types, node, each) for node in nodes] for nodes in listed]
+        listed = [[node_number(graph.types, node, entry) for node in nodes] for nodes in listed]
     elif graph.has_types:
         listed = map(find_names(data).node_group, listed)
-    members = tuple(tuple(node_list(nodes, count, each)) for nodes in listed)
+    members = tuple(tuple(node_list(nodes, count, entry)) for nodes in listed)
     for nodes in members:
         if not nodes or not 0 <= min(nodes) <= max(nodes) < count:
             raise InputError(
@@ -84,9 +84,9 @@ def _members(model: Callable[..., Any], data: Any, argument: str, listed: Any) -
     return members
 
 
-def _ascending(asked: Any, count: int, argument: str) -> Ids:
+def _ascending(selected: Any, count: int, argument: str) -> Ids:
     """Ids or positions below `count`, each once; None: all of them."""
-    numbers = range(count) if asked is None else node_list(asked, count, argument)
+    numbers = range(count) if selected is None else node_list(selected, count, argument)
     if not len(numbers):
         raise InputError(f"{argument} must name at least one, got none")
     wrong = next((item for item in (min(numbers), max(numbers)) if not 0 <= item < count), None)

@@ -78,8 +78,8 @@ def cut(data: Any, nodes: Collection[Any] = (), edges: Collection[Any] = ()) -> 
             for name, value in before.items():  # `far_edge_attr` goes with `far_edge_index`
                 rows = isinstance(value, Tensor) and value.dim() and len(value) == len(remain)
                 named = name.startswith(index.removesuffix("index"))
-                own = named or (index == "edge_index" and len(remain) != count)
-                if rows and own and not name.endswith("index"):
+                of_these_edges = named or (index == "edge_index" and len(remain) != count)
+                if rows and of_these_edges and not name.endswith("index"):
                     after[name] = value[remain]
     return changed
 

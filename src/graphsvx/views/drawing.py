@@ -113,8 +113,8 @@ def drawing_of(explanation: Explanation) -> GraphDrawing:
 def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Stroke, ...]:
     def inside(pairs: Iterable[Sequence[int]]) -> set[tuple[int, int]]:
         """Pairs of nodes that are both drawn, by their positions."""
-        drawn = (pair for pair in pairs if pair[0] != pair[1] and position.keys() >= {*pair})
-        return {(position[u], position[v]) for u, v in drawn}
+        pairs_drawn = (pair for pair in pairs if pair[0] != pair[1] and position.keys() >= {*pair})
+        return {(position[u], position[v]) for u, v in pairs_drawn}
 
     directed = inside(explanation.field.edge_index.t().tolist())
     credit: dict[tuple[int, int], float] = defaultdict(float)

@@ -363,7 +363,7 @@ class Measurements:
     def write(self, path: Path) -> Path:
         """Write the table as Parquet, facts in its metadata; a DataError if that is impossible."""
         import pyarrow as pa  # noqa: PLC0415  (an extra)
-        import pyarrow.parquet as pq  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415  (an extra)
 
         text = pa.dictionary(pa.int32(), pa.string())
         schema = pa.schema(
@@ -386,7 +386,7 @@ class Measurements:
 
         """
         import pyarrow as pa  # noqa: PLC0415  (an extra)
-        import pyarrow.parquet as pq  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415  (an extra)
 
         advice = f"measure first: graphsvx study {study}"
         try:
