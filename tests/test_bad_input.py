@@ -11,8 +11,9 @@ from torch import nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCN, GATConv
 
-from graphsvx import GraphSVX, explain
+from graphsvx import GraphSVX, explain, runs
 from graphsvx.errors import BudgetError, GraphSVXError, InputError, ModelError, TargetError
+from graphsvx.results.summary import Explanations
 from tests.worlds import random_graph, random_model
 
 
@@ -351,3 +352,13 @@ def test_every_output_has_a_name_or_none_has(model, data, names) -> None:
 def test_the_papers_setting_for_a_set_that_does_not_exist() -> None:
     with pytest.raises(GraphSVXError, match=r"did you mean 'tree-cycles'\? got 'tree-cycle'"):
         GraphSVX.paper("tree-cycle")
+
+
+def test_what_is_no_name_no_explanation_and_no_choice_is_refused(model, data, tmp_path) -> None:
+    explanation = explain(model, data, node=1)
+    with pytest.raises(InputError, match="names must be Names, got 3"):
+        explanation.with_names(3)
+    with pytest.raises(InputError, match="must be made of explanations, got None"):
+        Explanations(None)
+    with pytest.raises(InputError, match=r"progress must be .*got 'x'"):
+        runs.start(model, data, [0], out=tmp_path / "run", progress="x")

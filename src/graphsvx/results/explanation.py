@@ -54,7 +54,7 @@ from graphsvx.results.details import (
     PlayerSet,
     Selection,
 )
-from graphsvx.utils.constraints import Array, ArrayOf, Column, as_int
+from graphsvx.utils.constraints import Array, ArrayOf, Column, as_int, checked
 from graphsvx.utils.printable import one_line
 
 if TYPE_CHECKING:
@@ -513,6 +513,7 @@ class Explanation:
 
         Groups keep the names that they were given.
         """
+        checked(names, Names, "names")
         nodes, features = names.nodes, names.features
         changed: dict[str, Any] = {}
         if names.graph is not None and self.kind == "graph":

@@ -286,6 +286,8 @@ class Explanations(Sequence[Explanation]):
     """
 
     def __init__(self, explanations: Iterable[Explanation]) -> None:
+        if not isinstance(explanations, Iterable):
+            raise InputError(f"Explanations must be made of explanations, got {explanations!r:.80}")
         self._explanations = tuple(explanations)
         for explanation in self._explanations:
             if not isinstance(explanation, Explanation):

@@ -308,6 +308,7 @@ def start(
     method = DEFAULT if method is None else method  # checked with the first question
     sufficient = checked(sufficient, Annotated[float, Range(0, 1)] | None, "sufficient")
     flip = checked(flip, bool, "flip")
+    progress = checked(progress, bool | None, "progress")
     settings = {"method": method, **options}
     options = {**settings, "seed": checked(seed, Seed, "seed")}
     job = Job(model, data, kind, options, members, node_type, sufficient, flip)
