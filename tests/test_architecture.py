@@ -198,7 +198,7 @@ print(json.dumps(called))
 
 
 def test_an_explanation_goes_the_way_that_is_described() -> None:
-    # In a process of its own: profiles of one that has compiled a model by torch may be empty.
+    # In a process of its own: the profile was empty once within the whole suite.
     words = [sys.executable, "-W", "ignore", "-c", _PROFILED]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     called = json.loads(done.stdout)

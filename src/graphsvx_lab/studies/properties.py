@@ -89,8 +89,8 @@ def consistency_of_models(case: Case) -> Iterator[Value]:
     for method, setting in COMPARED.items():
         explain = (setting.quick() if context.quick else setting).method
         # Another seed for another model: random numbers are not to agree.
-        asked = enumerate(models)
-        explained = [context.explanations(m, explain, nodes, seed=place) for place, m in asked]
+        seeded = enumerate(models)
+        explained = [context.explanations(m, explain, nodes, seed=place) for place, m in seeded]
         playing = playing or {node: list(e.features) for node, e in explained[0].items()}
         for pair, (i, j) in MODEL_PAIRS.items():
             for node in explained[i].keys() & explained[j].keys() & playing.keys():
