@@ -277,7 +277,7 @@ def test_cancelled_work_is_never_started_and_urgent_work_is_first():
 
 def test_work_of_clients_that_leave_is_cancelled(graph, models):
     with start(make_workspace(models["gcn"], graph), browser=False) as server:
-        queue, gate = server._explorer.explaining, threading.Event()
+        queue, gate = server._site.explorer("").explaining, threading.Event()
         queue.submit(gate.wait)
         connections = []
         for node, name in ((1, "explain"), (2, "explain/stream"), (3, "explain/page")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count, takewhile
@@ -28,9 +28,8 @@ from graphsvx.utils.printable import one_line
 from graphsvx.views.html import Placement, page_data, plan_of
 from graphsvx_lab.datasets.real import ATOMS
 
-FIRST = 100
-"""Model calls of the first, quick estimate."""
-GROWTH = 3
+FIRST, GROWTH = 100, 3
+"""Model calls of the first, quick estimate, and how much more the next ones have."""
 TOGETHER = 12
 """Pairs of players in the list of interactions."""
 
@@ -139,35 +138,24 @@ class Answers:
 
     def _groups(self, explanation: Explanation) -> dict[str, list[dict[str, Any]]]:
         """Credit of the chosen output by distance, neighbour, type and relation, with errors."""
-        groups: dict[str, list[dict[str, Any]]] = {
-            "hops": [],
-            "branches": [],
-            "types": [],
-            "relations": [],
-        }
+        types, node_name = explanation.types, self.workspace.node_name
+        hops, branches, relations = list[Region](), list[Region](), dict[str, TypeCredit]()
         if explanation.kind == "node" and explanation.node_credit.players:
-            groups["hops"] = [
-                _region(region, hops_away(region.key)) for region in explanation.by_hop()
-            ]
-            groups["branches"] = [
-                _region(region, self._branch(region)) for region in explanation.branches()
-            ]
-        types = explanation.types
-        if types is not None and not types.flat:
-            groups["types"] = [_sum(name, part) for name, part in explanation.nodes.items()]
+            hops, branches = explanation.by_hop(), explanation.branches()
         if types is not None:
             labels = dict(zip(types.edge_types, relation_labels(types.edge_types), strict=True))
             for name, part in explanation.edges.items():
                 between = labels[name] if types.flat else f"{name[0]} –{labels[name]}→ {name[2]}"
-                groups["relations"].append(_sum(between, part))
-        for name in ("types", "relations"):
-            groups[name].sort(key=lambda entry: -abs(entry["value"] or 0.0))
-        return groups
-
-    def _branch(self, region: Region) -> str:
-        if region.key == SEVERAL:
-            return region.name
-        return f"via {self.workspace.node_name(region.key)}"
+                relations[between] = part
+        return {
+            "hops": [_region(region, hops_away(region.key)) for region in hops],
+            "branches": [
+                _region(r, r.name if r.key == SEVERAL else f"via {node_name(r.key)}")
+                for r in branches
+            ],
+            "types": _sums(explanation.nodes) if explanation.hetero is not None else [],
+            "relations": _sums(relations),
+        }
 
     def budgets(self, question: Question) -> list[int]:
         """Model calls of the successive estimates of a stream."""
@@ -178,44 +166,36 @@ class Answers:
     def is_done(self, question: Question, record: dict[str, Any]) -> bool:
         """Whether more model calls would not be asked for."""
         progress = record["progress"]
-        sampled = progress["status"] == "estimated"
-        if not sampled or question.samples is not None:
-            return not sampled
+        if progress["status"] != "estimated":
+            return True
         error = progress["relativeError"]
-        return error is None or error <= self.limits.tolerance
+        return question.samples is None and (error is None or error <= self.limits.tolerance)
+
+
+def _entry(value: float, error: float, **more: Any) -> dict[str, Any]:
+    """A value with its error as the page reads them."""
+    return {**more, "value": finite(value), "error": finite(error)}
 
 
 def _region(region: Region, name: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "value": finite(region.value),
-        "error": finite(region.error),
-        "nodes": len(region.members),
-    }
+    return _entry(region.value, region.error, name=name, nodes=len(region.members))
 
 
-def _sum(name: str, part: TypeCredit) -> dict[str, Any]:
-    """Credit of a type or relation; the error of a sum is known where all terms are exact."""
-    exact = not bool(part.errors.any())
-    return {
-        "name": one_line(name),
-        "value": finite(part.total),
-        "error": 0.0 if exact else None,
-        "nodes": len(part),
-    }
+def _sums(parts: Mapping[str, TypeCredit]) -> list[dict[str, Any]]:
+    """Credit of types or relations; the error of a sum is known where all terms are exact."""
+    return [
+        _entry(
+            part.total, math.nan if part.errors.any() else 0.0, name=one_line(name), nodes=len(part)
+        )
+        for name, part in sorted(parts.items(), key=lambda item: -abs(item[1].total))
+    ]
 
 
 def _together(explanation: Explanation) -> list[dict[str, Any]]:
     """The pairs of players that interact most, for the chosen output."""
-    if explanation.interactions is None:
-        return []
+    pairs = explanation.together(TOGETHER) if explanation.interactions is not None else []
     return [
-        {
-            "players": list(map(one_line, pair.players)),
-            "value": finite(pair.value),
-            "error": finite(pair.error),
-        }
-        for pair in explanation.together(TOGETHER)
+        _entry(pair.value, pair.error, players=list(map(one_line, pair.players))) for pair in pairs
     ]
 
 
@@ -243,9 +223,7 @@ def agreement_of(first: Explanation, second: Explanation) -> dict[str, Any]:
     `spearman`: rank correlation of the credit; `cosine`: of the credit vectors; `overlap`: shared
     players among the ten (or fewer) with the most absolute credit.
     """
-    level: Level = level_of(first)
-    if level_of(second) != level:
-        level = "nodes"
+    level: Level = level_of(first) if level_of(first) == level_of(second) else "nodes"
     a, b = (dict(zip(*_credit(explanation, level), strict=True)) for explanation in (first, second))
     keys = sorted({*a, *b}, key=lambda key: -max(abs(a.get(key, 0.0)), abs(b.get(key, 0.0))))
     pairs = np.array([[a.get(key, 0.0), b.get(key, 0.0)] for key in keys]).reshape(-1, 2)
@@ -256,7 +234,7 @@ def agreement_of(first: Explanation, second: Explanation) -> dict[str, Any]:
         "spearman": float(spearmanr(pairs[:, 0], pairs[:, 1]).statistic) if varies else None,
         "cosine": similarity(first, second, level),
         "top": top,
-        "overlap": len({*_strongest(a, top)} & {*_strongest(b, top)}),
+        "overlap": len(set.intersection(*(_strongest(credit, top) for credit in (a, b)))),
         "players": [{"id": key, "a": a.get(key), "b": b.get(key)} for key in keys[:400]],
     }
 
@@ -301,11 +279,7 @@ def _typed_fidelity(
     ranked = [key for _, key in sorted(zip(values, keys, strict=True), key=lambda pair: -pair[0])]
 
     def score(off: list[Any]) -> float:
-        changes = (
-            Changes(nodes_off=tuple(off))
-            if level == "nodes"
-            else (Changes(features_off=tuple(off)))
-        )
+        changes = Changes(**{f"{level}_off": tuple(off)})
         return float(scores_after(answers.workspace, question, changes)[explanation.target])
 
     full = score([])
@@ -317,5 +291,5 @@ def _credit(explanation: Explanation, level: Level) -> tuple[list[Any], list[flo
     return keys, values.tolist()
 
 
-def _strongest(credit: dict[Any, float], count: int) -> list[Any]:
-    return sorted(credit, key=lambda key: -abs(credit[key]))[:count]
+def _strongest(credit: dict[Any, float], count: int) -> set[Any]:
+    return set(sorted(credit, key=lambda key: -abs(credit[key]))[:count])

@@ -7,10 +7,10 @@ import heapq
 import json
 import sys
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from html import escape
 from importlib import resources
 from itertools import count
@@ -56,18 +56,14 @@ Compute = Callable[[], Any]
 
 
 class Explorer:
-    """The application of one workspace: routes, queues and caches."""
+    """What answers the questions about one workspace: handlers, queues and caches."""
 
-    def __init__(self, workspace: Workspace, limits: Limits | None = None) -> None:
-        self.workspace, self.limits = workspace, limits or Limits()
+    def __init__(self, workspace: Workspace, limits: Limits) -> None:
+        self.workspace, self.limits = workspace, limits
         self.answers = Answers(workspace, self.limits)
         self.explaining = WorkQueue("graphsvx explanations", self.limits.waiting)
         self.predicting = WorkQueue("graphsvx predictions", self.limits.waiting)
-        self._run: tuple[Any, dict[str, Any]] | None = None
-
-    def app(self, keys: Secrets, hosts: frozenset[str]) -> Guard:
-        """The application behind its guard: the interface, the page and its files."""
-        return guarded([Mount(API, app=self.interface), *PAGE_ROUTES], keys, hosts, self.limits)
+        self._run_overview = lru_cache(1)(partial(overview.run_overview, workspace))
 
     @cached_property
     def interface(self) -> Starlette:
@@ -191,7 +187,7 @@ class Explorer:
         question, workspace = self._question(parameters), self.workspace
         types, ids = workspace.types, list(map(str, question.which))
         if types is not None:
-            ids = ["-".join(map(str, types.split(node))) for node in question.which]
+            ids = ["-".join(map(str, types.named(node))) for node in question.which]
         name = "".join(c if c.isalnum() else "-" for c in "-".join([question.kind, *ids])) + ".html"
 
         def answer() -> Response:
@@ -262,14 +258,7 @@ class Explorer:
                 "with: graphsvx serve FOLDER"
             )
 
-        def answer() -> dict[str, Any]:
-            status = run.status()
-            if self._run is None or self._run[0] != (status.done, status.failed):
-                summary = overview.run_overview(self.workspace, run, status)
-                self._run = ((status.done, status.failed), summary)
-            return self._run[1]
-
-        return answer
+        return lambda: self._run_overview(replace(run.status(), rate=None))
 
     # --- helpers -------------------------------------------------------------------------
 
@@ -424,10 +413,8 @@ def answering(handler: Handler) -> Handler:
             return Response(status_code=499)  # the client has gone
         except BusyError as error:
             return problem(503, str(error), {"retry-after": "2"})
-        except ModelError as error:
-            return problem(500, str(error))
         except GraphSVXError as error:
-            return problem(400, str(error))
+            return problem(500 if isinstance(error, ModelError) else 400, str(error))
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
             return problem(500, f"internal error: {first_line(error)}")
@@ -453,14 +440,6 @@ async def static_file(request: Request) -> Response:
 
 
 PAGE_ROUTES: list[BaseRoute] = [Route("/", page), Route("/static/{name}", static_file)]
-
-
-def guarded(
-    routes: Sequence[BaseRoute], keys: Secrets, hosts: frozenset[str], limits: Limits
-) -> Guard:
-    """An application behind its guard."""
-    inner = Starlette(routes=routes, exception_handlers={404: not_found})
-    return Guard(inner, keys, hosts, limits.target)
 
 
 async def not_found(_: Request, __: Exception) -> Response:
@@ -497,7 +476,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-# --- several data sets at one address ------------------------------------------------------
+# --- the application: one workspace, or several data sets at one address --------------------
 
 
 @dataclass(frozen=True)
@@ -509,21 +488,26 @@ class OfferedSet:
     load: Callable[[], Workspace]
 
 
-class ExplorerOfSets:
-    """The application of several data sets: `/` lists them, `/sets/NAME/` explores one."""
+class Site:
+    """A workspace at `/`; or several data sets: `/` lists them, `/sets/NAME/` explores one."""
 
-    def __init__(self, sets: Mapping[str, OfferedSet], limits: Limits | None = None) -> None:
-        self.sets, self.limits = sets, limits or Limits()
-        self._explorers: dict[str, Explorer] = {}
-        self._locks = {name: Lock() for name in sets}
+    def __init__(self, served: Workspace | Mapping[str, OfferedSet], limits: Limits) -> None:
+        self.limits, self._explorers = limits, dict[str, Explorer]()
+        self.sets = {} if isinstance(served, Workspace) else served
+        if isinstance(served, Workspace):
+            self._explorers[""] = Explorer(served, limits)
+        self._locks = {name: Lock() for name in ("", *self.sets)}
 
     def app(self, keys: Secrets, hosts: frozenset[str]) -> Guard:
-        """The application behind its guard."""
+        """The application behind its guard: interfaces, pages and their files."""
         routes: list[BaseRoute] = [Route("/", self.start_page), PAGE_ROUTES[-1]]
+        if "" in self._explorers:
+            routes = [Mount(API, app=self._interface("")), *PAGE_ROUTES]
         for name in self.sets:
             of_set = [Mount(API, app=self._interface(name)), *PAGE_ROUTES]
             routes.append(Mount(f"/sets/{name}", routes=of_set))
-        return guarded(routes, keys, hosts, self.limits)
+        inner = Starlette(routes=routes, exception_handlers={404: not_found})
+        return Guard(inner, keys, hosts, self.limits.target)
 
     def _interface(self, name: str) -> ASGIApp:
         """Requests to the interface of one set."""

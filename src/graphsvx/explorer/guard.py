@@ -162,6 +162,5 @@ def _closed(page: bool) -> Response:
 
 def html_page(name: str) -> str:
     """A page of the explorer."""
-    return (
-        resources.files("graphsvx.explorer").joinpath("static", f"{name}.html").read_text("utf-8")
-    )
+    pages = resources.files("graphsvx.explorer").joinpath("static")
+    return pages.joinpath(f"{name}.html").read_text("utf-8")

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import product
+from operator import attrgetter
 from typing import Any
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 from scipy.sparse import coo_matrix, csr_matrix
 from scipy.sparse.csgraph import connected_components
-from torch import Tensor
+from scipy.stats import rankdata
 
 from graphsvx import __version__
 from graphsvx.core.graph import Graph
 from graphsvx.explorer.predictions import Predictions, table_of_run
 from graphsvx.explorer.questions import Limits, Parameters, method_names
 from graphsvx.explorer.workspace import Workspace
-from graphsvx.results.summary import Summary
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.summary import Line, Summary
 from graphsvx.utils.printable import one_line
 from graphsvx.views import palette
 from graphsvx.views.drawing import Dot, GraphDrawing, Stroke, places
@@ -40,7 +41,7 @@ def rows(
     types = workspace.types
     model = parameters.choice("model", workspace.models) or workspace.default_model
     words = parameters.text("q")
-    kind = None if types is None else parameters.choice("type", types.names)
+    kind = None if types is None else parameters.choice("type", types.node_types)
     labels = {name: parameters.integer(name, -1, 10**6) for name in ("class", "predicted")}
     answer = parameters.choice("answer", ("right", "wrong"))
     low, high = parameters.number("min_score"), parameters.number("max_score")
@@ -52,7 +53,7 @@ def rows(
         table = workspace.table(model)
         keep = _search(workspace, table, words)
         if types is not None and kind is not None:
-            keep &= types.of(table.ids) == types.names.index(kind)
+            keep &= types.kinds(table.ids) == types.type_id(kind)
         for name, column in (("class", table.label), ("predicted", table.predicted)):
             if labels[name] is not None:
                 keep &= column == labels[name] if column is not None else False
@@ -78,7 +79,7 @@ def row(workspace: Workspace, table: Predictions, position: int) -> dict[str, An
     return {
         "id": number,
         "name": name,
-        **({} if types is None else {"type": one_line(types.split(number)[0])}),
+        **({} if types is None else {"type": one_line(types.named(number)[0])}),
         "class": None if label is None or label < 0 else label,
         "predicted": int(table.predicted[position]) if has_prediction else None,
         "score": float(table.score[position]) if has_prediction else None,
@@ -97,13 +98,10 @@ def class_names(workspace: Workspace) -> list[str]:
     """Names of all classes that occur, by number."""
     table = workspace.table()
     columns = [table.predicted] if table.label is None else [table.predicted, table.label]
-    count = max((int(column.max(initial=-1)) for column in columns), default=-1) + 1
-    names = workspace.class_names or ()
+    count = max(int(column.max(initial=-1)) for column in columns) + 1
+    names = list(map(one_line, workspace.class_names or ()))
     word = "output" if workspace.scale == "value" else "class"
-    return [
-        one_line(names[i]) if i < len(names) else f"{word} {i}"
-        for i in range(max(count, len(names)))
-    ]
+    return [*names, *(f"{word} {i}" for i in range(len(names), count))]
 
 
 def _search(workspace: Workspace, table: Predictions, text: str | None) -> NDArray[np.bool_]:
@@ -114,8 +112,8 @@ def _search(workspace: Workspace, table: Predictions, text: str | None) -> NDArr
     for prefix in ("node ", "graph ", "#"):
         words = words.removeprefix(prefix)
     numbers, types = table.ids.tolist(), workspace.types
-    ids = numbers if types is None else [types.split(number)[1] for number in numbers]
-    matches = np.array([str(i).startswith(words) for i in ids], dtype=bool)
+    ids = table.ids if types is None else types.local(table.ids)
+    matches = np.char.startswith(ids.astype(str), words)
     named = workspace.graphs and (
         "name" in workspace.graphs[0] if workspace.task == "graph" else workspace.node_names
     )
@@ -145,7 +143,7 @@ def about(workspace: Workspace, limits: Limits) -> dict[str, Any]:
     table = workspace.table()
     graph = workspace.checked[0] if workspace.live and workspace.task != "graph" else None
     names = class_names(workspace)
-    judged = table.judged
+    judged = table.judged & (workspace.task != "link")
     return {
         "version": 1,
         "library": __version__,
@@ -164,9 +162,7 @@ def about(workspace: Workspace, limits: Limits) -> dict[str, Any]:
         "count": len(table.ids),
         "edges": None if graph is None else graph.num_edges,
         "features": None if graph is None else graph.num_features,
-        "accuracy": None
-        if not judged.any() or workspace.task == "link"
-        else float((~table.wrong[judged]).mean()),
+        "accuracy": float((~table.wrong[judged]).mean()) if judged.any() else None,
         "wrong": int(table.wrong.sum()),
         "map": graph is not None
         and graph.num_nodes <= limits.map_nodes
@@ -186,16 +182,16 @@ def _types(workspace: Workspace) -> list[dict[str, Any]]:
     if types is None:
         return []
     table = workspace.table()
-    explained = set(types.of(table.ids[table.predicted >= 0]).tolist())
+    explained = set(types.kinds(table.ids[table.predicted >= 0]).tolist())
     return [
         {
             "name": one_line(name),
-            "start": types.starts[i],
-            "count": types.starts[i + 1] - types.starts[i],
+            "start": int(types.node_starts[i]),
+            "count": types.count(name),
             "colour": palette.of_class(i),
             "predicted": workspace.task == "link" or i in explained,
         }
-        for i, name in enumerate(types.names)
+        for i, name in enumerate(types.node_types)
     ]
 
 
@@ -206,7 +202,11 @@ def feature_list(
     workspace: Workspace, graph: Graph, node: int | None, words: str | None, count: int
 ) -> dict[str, Any]:
     """The features with the largest values whose name or number matches; None: their means."""
-    first, values = _values(graph, node)
+    first, values = 0, graph.statistics.mean
+    if node is not None:
+        types = graph.types
+        block = types.blocks[types.named(node)[0]]
+        first, values = block.start, types.table(np.asarray([node]))[0, block].double()
     columns = (first + values.abs().argsort(descending=True, stable=True)).tolist()
     if words is not None:
         part = words.casefold().removeprefix("feature ")
@@ -228,15 +228,6 @@ def feature_list(
             for column in columns[:count]
         ],
     }
-
-
-def _values(graph: Graph, node: int | None) -> tuple[int, Tensor]:
-    """Values of a node's features, and the number of the first of them."""
-    if node is None:
-        return 0, graph.statistics.mean
-    types, ids = graph.types, np.asarray([node])
-    block = types.blocks[types.node_types[int(types.kinds(ids)[0])]]
-    return block.start, types.table(ids)[0, block].double()
 
 
 def finite(number: float) -> float | None:
@@ -333,9 +324,7 @@ def _normalised(position: Positions) -> Positions:
     """
     centred = position - np.median(position, axis=0)
     radius = np.linalg.norm(centred, axis=1)
-    rank = np.empty(len(radius))
-    rank[np.argsort(radius, kind="stable")] = np.arange(1, len(radius) + 1)
-    even = np.sqrt(rank / len(radius))
+    even = np.sqrt(rankdata(radius, "ordinal") / len(radius))
     mixed = 0.3 * radius / max(float(radius.max()), 1e-9) + 0.7 * even
     spread = centred * (mixed / np.maximum(radius, 1e-9))[:, None]
     low, high = spread.min(0), spread.max(0)
@@ -377,12 +366,11 @@ def _molecule(data: Any, dark: bool) -> str | None:
         without_hydrogen.UpdatePropertyCache(strict=False)
         canvas = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
         options: Any = canvas.drawOptions()
+        if dark:
+            rdMolDraw2D.SetDarkMode(options)
         options.clearBackground = False
         options.padding = 0.08
         options.bondLineWidth = 1.3
-        if dark:
-            rdMolDraw2D.SetDarkMode(options)
-            options.clearBackground = False
         rdMolDraw2D.PrepareAndDrawMolecule(canvas, without_hydrogen, kekulize=False)
         canvas.FinishDrawing()
     except Exception:  # of a molecule that RDKit cannot draw
@@ -396,15 +384,15 @@ def _read_atoms(data: Any) -> Any:
 
     molecule = Chem.RWMol()
     for kind in data.x.argmax(1).tolist():
-        molecule.AddAtom(Chem.Atom(ATOMS[kind]))
+        atom = Chem.Atom(ATOMS[kind])
+        atom.SetNoImplicit(True)
+        molecule.AddAtom(atom)
     kinds = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)
     pairs = data.edge_index.t().tolist()
     orders = [0] * len(pairs) if data.edge_attr is None else data.edge_attr.argmax(1).tolist()
     for (u, v), order in zip(pairs, orders, strict=True):
         if u < v:
             molecule.AddBond(u, v, kinds[min(order, 2)])
-    for atom in molecule.GetAtoms():
-        atom.SetNoImplicit(True)
     return molecule.GetMol()
 
 
@@ -429,10 +417,8 @@ def _dots_and_lines(graph: Graph, dark: bool) -> str:
     ]
     for entry in drawing.lines:
         (x1, y1), (x2, y2) = at[entry.a], at[entry.b]
-        parts.append(
-            f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke={quoteattr(line)} '
-            f'stroke-width="1.2"/>'
-        )
+        path = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
+        parts.append(f'<path d="{path}" stroke="{line}" stroke-width="1.2"/>')
     for (cx, cy), kind in zip(at.tolist(), kinds, strict=True):
         colour = plain if kind is None else palette.of_class(kind)
         parts.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="{radius:.1f}" fill="{colour}"/>')
@@ -454,9 +440,17 @@ def _kinds(graph: Graph) -> list[int] | list[None]:
 MOST = 20
 
 
-def run_overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
+def run_overview(workspace: Workspace, status: Any) -> dict[str, Any]:
     """Importance by feature, class and distance; the widest bars; wrong predictions first."""
+    run, first = workspace.run, workspace.first_stored
     summary, table = run.summary(), table_of_run(workspace)
+
+    def feature(line: Line) -> str:
+        if workspace.feature_names is None or not isinstance(line.key, int):
+            return line.name
+        return workspace.feature_name(line.key)
+
+    types = _by_type(run) if first is not None and first.types else None
     rows = []
     for position, explanation in zip(range(len(table.ids)), run, strict=False):
         errors = explanation.errors[explanation.errors.isfinite()]
@@ -477,12 +471,10 @@ def run_overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
         "folder": str(run.folder.name),
         "status": {name: getattr(status, name) for name in ("state", "total", "done", "failed")},
         "method": settings.get("method"),
-        "features": _lines(workspace, summary.features),
-        "classes": {
-            str(output): _lines(workspace, part) for output, part in summary.classes.items()
-        },
-        "roles": _lines(workspace, summary.roles, "hops"),
-        "types": _mean_by_type(run),
+        "features": _lines(summary.features, feature),
+        "classes": {str(output): _lines(part, feature) for output, part in summary.classes.items()},
+        "roles": _lines(summary.roles, lambda line: hops_away(line.key)),
+        "types": [] if types is None else _lines(types, attrgetter("name"), most=None),
         "widest": [row for row in widest if row["error"] > 0],
         "wrong": wrong[:200],
         "explanations": len(rows),
@@ -491,50 +483,32 @@ def run_overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
     }
 
 
-def _mean_by_type(run: Any) -> list[dict[str, Any]]:
-    """Mean over the explanations of the credit of all nodes (or edges) of each type."""
-    credits: dict[str, list[float]] = {}
-    count = 0
-    for explanation in run:
-        if explanation.types is None:
-            return []
-        by_relation = {" – ".join(name): value for name, value in explanation.by_relation().items()}
-        for name, value in (explanation.by_type() or by_relation).items():
-            credits.setdefault(name, []).append(value)
-        count += 1
-    lines = [
-        {
-            "name": one_line(name),
-            "mean": sum(values) / count,
-            "absolute": sum(map(abs, values)) / count,
-            "low": None,
-            "high": None,
-            "count": len(values),
-        }
-        for name, values in credits.items()
+def _by_type(explanations: Iterable[Explanation]) -> Summary:
+    """Credit of all nodes (or edges) of each type."""
+    rows = [
+        e.by_type() or {" – ".join(name): value for name, value in e.by_relation().items()}
+        for e in explanations
     ]
-    return sorted(lines, key=lambda line: -line["absolute"])
+    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    matrix = np.array([[row.get(name, np.nan) for name in names] for row in rows])
+    return Summary(names, tuple(map(one_line, names)), matrix, (0,) * len(rows))
 
 
-def _lines(workspace: Workspace, summary: Summary, kind: str = "features") -> list[dict[str, Any]]:
-    lines = []
-    for line in summary.top(MOST):
-        name = line.name
-        if kind == "hops":
-            name = hops_away(line.key)
-        elif workspace.feature_names is not None and isinstance(line.key, int):
-            name = workspace.feature_name(line.key)
-        lines.append(
-            {
-                "name": name,
-                "mean": line.mean,
-                "absolute": line.mean_absolute,
-                "low": finite(line.low),
-                "high": finite(line.high),
-                "count": line.count,
-            }
-        )
-    return lines
+def _lines(
+    summary: Summary, name: Callable[[Line], str], most: int | None = MOST
+) -> list[dict[str, Any]]:
+    """The players of a summary that matter most, with their names on the page."""
+    return [
+        {
+            "name": name(line),
+            "mean": line.mean,
+            "absolute": line.mean_absolute,
+            "low": finite(line.low),
+            "high": finite(line.high),
+            "count": line.count,
+        }
+        for line in summary.top(most)
+    ]
 
 
 def hops_away(hops: Any) -> str:

@@ -130,9 +130,11 @@ def _table_of_graphs(workspace: Workspace, model: str) -> Predictions:
         )
     best, predicted = scores.max(-1)
     size = np.array([graph.num_nodes for graph in workspace.graphs], dtype=np.int64)
-    labels = [_graph_label(graph) for graph in workspace.graphs]
-    unknown = None in labels or workspace.scale == "value"
-    label = None if unknown else np.array(labels, dtype=np.int64)
+    labels = [graph.stores[0].get("y") for graph in workspace.graphs]
+    known = workspace.scale != "value" and all(
+        torch.is_tensor(y) and y.numel() == 1 and not y.is_floating_point() for y in labels
+    )
+    label = np.array([int(y) for y in labels], dtype=np.int64) if known else None
     ids = np.arange(len(scores))
     return Predictions(label, predicted.cpu().numpy(), best.cpu().numpy(), size, ids)
 
@@ -155,11 +157,6 @@ def _batched_scores(workspace: Workspace, model: str) -> Tensor | None:
     except GraphSVXError:  # graphs that cannot be joined: one by one
         return None
     return torch.cat(parts)
-
-
-def _graph_label(graph: Any) -> int | None:
-    y = graph.stores[0].get("y")
-    return int(y) if torch.is_tensor(y) and y.numel() == 1 and not y.is_floating_point() else None
 
 
 def table_of_run(workspace: Workspace) -> Predictions:
@@ -251,23 +248,22 @@ def changed(graph: Graph, centres: list[int], changes: Changes) -> Graph:
         return graph
     types = graph.types
     features = {name: x.clone() for name, x in types.features.items()}
-    owner = {
-        column: name
-        for name, block in types.blocks.items()
-        for column in range(block.start, block.stop)
-    }
+
+    def values(column: int) -> tuple[str, Tensor]:
+        """The node type of a feature, and its values [nodes of the type]."""
+        owner = next(name for name, block in types.blocks.items() if column < block.stop)
+        return owner, features[owner][:, column - types.blocks[owner].start]
+
+    named = [types.named(node) for node in centres]
     for column in changes.features_off:
-        name = owner[column]
-        at, x = types.type_id(name), features[name]
-        first = int(types.node_starts[at])
-        mine = [node - first for node in centres if types.node_type[node] == at]
+        owner, of_nodes = values(column)
+        mine = [node for name, node in named if name == owner]
         if centres and not mine:
-            raise InputError(f"feature {column} is one of {name!r}, not of the explained node")
-        rows = torch.tensor(mine or range(len(x)), dtype=torch.long, device=x.device)
-        x[rows, column - types.blocks[name].start] = graph.statistics.mean[column].to(x)
+            raise InputError(f"feature {column} is one of {owner!r}, not of the explained node")
+        of_nodes[mine or slice(None)] = graph.statistics.mean[column].to(of_nodes)
     for node, column, value in changes.values:
-        at, name = int(types.node_type[node]), owner[column]
-        if types.node_types[at] != name:
-            raise InputError(f"feature {column} is one of {name!r}, not of {types.label(node)}")
-        features[name][node - int(types.node_starts[at]), column - types.blocks[name].start] = value
+        (owner, of_nodes), (name, at) = values(column), types.named(node)
+        if name != owner:
+            raise InputError(f"feature {column} is one of {owner!r}, not of {types.label(node)}")
+        of_nodes[at] = value
     return graph.with_features(features)

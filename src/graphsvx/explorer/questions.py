@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
+from graphsvx.core.types import Types
 from graphsvx.errors import InputError
 from graphsvx.methods import registry
 from graphsvx.utils.constraints import Checked, Count, Positive, Range
@@ -164,25 +162,33 @@ def _read_which(parameters: Parameters, workspace: Workspace) -> tuple[Kind, tup
         if graph is None:
             raise InputError(f"say which graph: graph=0..{last}")
         return "graph", (graph,)
-    nodes = workspace.checked[0].num_nodes if workspace.live else 10**9
+    types, nodes = workspace.types, 10**9
+    if workspace.live or types is not None:
+        nodes = workspace.checked[0].num_nodes if types is None else int(types.node_starts[-1])
     if workspace.task == "link":
         listed = parameters.items("link")
-        ends = [read_node(text, "link", nodes, workspace.types) for text in listed]
+        ends = [read_node(text, "link", nodes, types) for text in listed]
         if len(ends) != 2 or ends[0] == ends[1]:
             raise InputError("say which link by two different nodes: link=U,V")
         return "link", tuple(ends)
     text = parameters.text("node")
     if text is None:
-        first = f"0..{nodes - 1}" if workspace.types is None else f"{workspace.types.names[0]}:0"
+        first = f"0..{nodes - 1}" if types is None else f"{types.node_types[0]}:0"
         raise InputError(f"say which node: node={first}")
-    return "node", (read_node(text, "node", nodes, workspace.types),)
+    return "node", (read_node(text, "node", nodes, types),)
 
 
-def read_node(text: str, name: str, nodes: int, types: NodeTypes | None) -> int:
+def read_node(text: str, name: str, nodes: int, types: Types | None) -> int:
     """A node by its number, or of a typed graph as TYPE:ID."""
-    if types is not None and not text.isdigit():
-        return types.number(text)
-    return _integer(text, name, 0, nodes - 1)
+    if types is None or text.isdigit():
+        return _integer(text, name, 0, nodes - 1)
+    kind, _, digits = text.rpartition(":")
+    if kind not in types.node_types or not digits.isdigit():
+        raise InputError(
+            f"a node is written as TYPE:ID, such as {types.node_types[0]}:0, of the types "
+            f"{', '.join(types.node_types)}, got {text[:60]!r}"
+        )
+    return types.number(kind, _integer(digits, kind, 0, types.count(kind) - 1))
 
 
 @dataclass(frozen=True)
@@ -205,7 +211,7 @@ class Changes:
 
 
 def read_changes(
-    parameters: Parameters, nodes: int, columns: int, types: NodeTypes | None, limits: Limits
+    parameters: Parameters, nodes: int, columns: int, types: Types | None, limits: Limits
 ) -> Changes:
     """The changes of a what-if question, for a graph of this size."""
 
@@ -238,35 +244,6 @@ def read_changes(
     if changes.count > limits.changes:
         raise InputError(f"at most {limits.changes} changes at a time, got {changes.count}")
     return changes
-
-
-@dataclass(frozen=True)
-class NodeTypes:
-    """Names of the node types, and the number of the first node of each."""
-
-    names: tuple[str, ...]
-    starts: tuple[int, ...]
-    """One more than names: the last is the number of all nodes."""
-
-    def split(self, number: int) -> tuple[str, int]:
-        """Type of a node and its id within the type, by its number."""
-        at = int(self.of(np.array([number]))[0])
-        return self.names[at], number - self.starts[at]
-
-    def of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions of the types of nodes."""
-        return np.searchsorted(np.asarray(self.starts[1:]), numbers, side="right")
-
-    def number(self, text: str) -> int:
-        """The number of a node that is written as TYPE:ID."""
-        name, _, digits = text.rpartition(":")
-        if name not in self.names or not digits.isdigit():
-            raise InputError(
-                f"a node is written as TYPE:ID, such as {self.names[0]}:0, of the types "
-                f"{', '.join(self.names)}, got {text[:60]!r}"
-            )
-        start, end = self.starts[self.names.index(name) :][:2]
-        return start + _integer(digits, name, 0, end - start - 1)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from graphsvx.errors import GraphSVXError, InputError
-from graphsvx.explorer.app import Explorer, ExplorerOfSets, OfferedSet
+from graphsvx.explorer.app import OfferedSet, Site
 from graphsvx.explorer.guard import Secrets
 from graphsvx.explorer.questions import Limits
 from graphsvx.explorer.workspace import Workspace
@@ -40,26 +40,20 @@ class Server:
         self._keys = Secrets()
         self._socket = _listen(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
-        self._explorer: Explorer | ExplorerOfSets
-        if isinstance(served, Workspace):
-            self._explorer = Explorer(served, limits)
-        else:
-            self._explorer = ExplorerOfSets(served, limits)
-        names = {*LOOPBACK, host} if host in LOOPBACK else {host}
-        hosts = frozenset(
-            f"[{name}]:{self.port}" if ":" in name else f"{name}:{self.port}" for name in names
-        )
+        limits = limits or Limits()
+        self._site = Site(served, limits)
+        names = LOOPBACK if host in LOOPBACK else (host,)
+        hosts = frozenset(f"{_in_address(name)}:{self.port}" for name in names)
         config = uvicorn.Config(
-            self._explorer.app(self._keys, hosts),
+            self._site.app(self._keys, hosts),
             log_level="warning",
             access_log=False,
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=1,
             ws="none",
-            http=bounded_protocol(self._explorer.limits),
+            http=bounded_protocol(limits),
             h11_max_incomplete_event_size=64 * 1024,
-            limit_concurrency=None,
             backlog=2048,
         )
         self._server = uvicorn.Server(config)
@@ -78,8 +72,7 @@ class Server:
     @property
     def address(self) -> str:
         """Protocol, host and port."""
-        name = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{name}:{self.port}"
+        return f"http://{_in_address(self.host)}:{self.port}"
 
     @property
     def token(self) -> str:
@@ -95,7 +88,7 @@ class Server:
         """Stop the server; the address is free afterwards."""
         self._server.should_exit = True
         self._thread.join(timeout=10)
-        self._explorer.close()
+        self._site.close()
         with suppress(OSError):
             self._socket.close()
 
@@ -150,6 +143,10 @@ def start(
         with suppress(webbrowser.Error):
             webbrowser.open(server.url)
     return server
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _listen(host: str, port: int) -> socket.socket:

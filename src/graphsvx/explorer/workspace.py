@@ -10,6 +10,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch_geometric.data import Dataset
 
@@ -18,9 +19,10 @@ from graphsvx.core.data import check_graph_of
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Decoder, Output, Pick, Scale, evaluation_mode, modules
 from graphsvx.core.names import as_data, find_names
+from graphsvx.core.types import Types
 from graphsvx.errors import InputError
 from graphsvx.explorer.predictions import Predictions, predict_all, query_of, table_of_run
-from graphsvx.explorer.questions import NodeTypes, Question
+from graphsvx.explorer.questions import Question
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import checked
 from graphsvx.utils.printable import one_line
@@ -66,16 +68,16 @@ class Workspace:
         return self.live and self.checked[0].has_types
 
     @cached_property
-    def types(self) -> NodeTypes | None:
+    def types(self) -> Types | None:
         """Node types; None: there is one node set. Those of many graphs differ in their counts."""
         if self.task == "graph":
             return None
-        types: Any = self.checked[0].types if self.typed else None
-        if not self.live and self.first_stored is not None:
-            types = self.first_stored.types
-        if types is None or types.flat:
-            return None
-        return NodeTypes(types.node_types, tuple(map(int, types.node_starts)))
+        types = self.checked[0].types if self.typed else None
+        stored = None if self.live or self.first_stored is None else self.first_stored.types
+        if stored is not None:  # without the features
+            starts = np.asarray(stored.node_starts), np.asarray(stored.edge_starts)
+            types = Types(stored.node_types, stored.edge_types, *starts, {}, stored.flat)
+        return None if types is None or types.flat else types
 
     @cached_property
     def first_stored(self) -> Explanation | None:
@@ -99,14 +101,14 @@ class Workspace:
         """What is added to a query of the run to have the number of its node."""
         if self.types is None or self.first_stored is None or self.first_stored.kind != "node":
             return 0
-        node_type, _ = self.types.split(self.first_stored.centres[0])
-        return self.types.starts[self.types.names.index(node_type)]
+        node_type, _ = self.types.named(self.first_stored.centres[0])
+        return int(self.types.node_starts[self.types.type_id(node_type)])
 
     def asked(self, question: Question) -> dict[str, Any]:
         """The arguments of `explain` that say what is asked."""
         if question.kind == "graph":
             return {"graph": True}
-        nodes = [n if self.types is None else self.types.split(n) for n in question.which]
+        nodes = [n if self.types is None else self.types.named(n) for n in question.which]
         if question.kind == "node":
             return {"node": nodes[0]}
         relation = {} if question.relation is None else {"relation": question.relation}
@@ -134,11 +136,7 @@ class Workspace:
         """The name of a node in one line."""
         if self.node_names is not None:
             return one_line(self.node_names[node])
-        if self.types is None:
-            return f"node {node}"
-        if self.live:
-            return one_line(self.checked[0].types.label(node))
-        return one_line(" ".join(map(str, self.types.split(node))))
+        return f"node {node}" if self.types is None else one_line(self.types.label(node))
 
     def graph_name(self, number: int) -> str:
         """The name of one of many graphs in one line."""
@@ -158,17 +156,14 @@ def make_workspace(
     data: Any,
     *,
     task: Task | None = None,
-    title: str = "Explorer",
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     node_names: Sequence[str] | None = None,
-    output: Output | Pick | None = None,
-    scale: Scale | None = None,
     decoder: Decoder | None = None,
-    run: Any = None,
-    atoms: bool = False,
+    scale: Scale | None = None,
+    **others: Any,
 ) -> Workspace:
-    """The workspace of a user's own models and data, validated."""
+    """The workspace of a user's own models and data, validated; `others` are further fields."""
     name = type(model).__name__ if modules(model) else "model"
     models = dict(model) if isinstance(model, Mapping) else {name: model}
     if not models or not all(isinstance(name, str) and name for name in models):
@@ -202,15 +197,12 @@ def make_workspace(
         graphs=graphs,
         task=task,
         checked=checked_graphs,
-        title=title,
         class_names=_names(class_names, None, "class_names"),
         feature_names=_names(feature_names, first.num_features, "feature_names"),
         node_names=_names(node_names, first.num_nodes, "node_names"),
-        output=output,
         asked_scale=scale,
         decoder=decoder,
-        run=run,
-        atoms=atoms,
+        **others,
     )
     for name in models:  # a model that fails is reported here, not on the page
         workspace.table(name)
@@ -221,7 +213,8 @@ def workspace_of(
     models: Mapping[str, Callable[..., Any]], dataset: DataSet, run: Any = None
 ) -> Workspace:
     """The workspace of models that were trained on a data set."""
-    task, regression = dataset.task, dataset.regression
+    task = dataset.task
+    of_numbers: Any = {"output": "regression", "scale": "value"} if dataset.regression else {}
     return make_workspace(
         models,
         dataset.graphs if task == "graph" else dataset.graph,
@@ -229,10 +222,9 @@ def workspace_of(
         title=dataset.name,
         class_names=None if task == "link" else dataset.class_names,
         feature_names=dataset.feature_names,
-        output="regression" if regression else None,
-        scale="value" if regression else None,
         run=run,
         atoms=dataset.name == "mutag",
+        **of_numbers,
     )
 
 

@@ -19,10 +19,8 @@ from graphsvx_lab.datasets.catalogue import (
 )
 
 if TYPE_CHECKING:
-    from graphsvx_lab.datasets.base import DataSet, Noise, Split
-    from graphsvx_lab.datasets.noise import with_noisy_features, with_noisy_nodes
-    from graphsvx_lab.datasets.real import nitro_and_amino
-    from graphsvx_lab.datasets.truth import GraphTruth, NodeTruth, Truth
+    from graphsvx_lab.datasets.base import DataSet, GraphTruth, NodeTruth, Noise, Split, Truth
+    from graphsvx_lab.datasets.real import nitro_and_amino, with_noisy_features, with_noisy_nodes
 
 __all__ = [
     "PAPER_STATISTICS",
@@ -45,10 +43,8 @@ __all__ = [
 
 # Imported at first use, with torch: the list of data sets does not need it.
 _MODULES = {
-    "base": ("DataSet", "Noise", "Split"),
-    "noise": ("with_noisy_features", "with_noisy_nodes"),
-    "real": ("nitro_and_amino",),
-    "truth": ("GraphTruth", "NodeTruth", "Truth"),
+    "base": ("DataSet", "GraphTruth", "NodeTruth", "Noise", "Split", "Truth"),
+    "real": ("nitro_and_amino", "with_noisy_features", "with_noisy_nodes"),
 }
 __getattr__ = lazy_attributes(
     __name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}

@@ -5,8 +5,9 @@ Imports neither torch nor any data: loaders are named, and imported when they ar
 
 from __future__ import annotations
 
+import csv
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,96 +67,24 @@ PAPER_STATISTICS: dict[str, Statistics] = {
 }
 
 
-def _included(loader: str, about: str, *sizes: int, truth: str | None = None) -> Listed:
-    return Listed(loader, Statistics(1, *sizes), truth, about=about)
+def table_rows(name: str) -> list[dict[str, str]]:
+    """The rows of a table of this package: texts by column."""
+    table = Path(__file__).parents[1] / f"{name}.csv"
+    with table.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def _well_known(truth: str, question: str, classes: int, nodes: int, edges: int) -> Listed:
-    sizes, about = Statistics(505, classes, nodes, 13, edges), f"Well-known molecules: {question}"
-    return Listed("molecules.well_known", sizes, truth, extra="molecules", about=about)
+def _listed(loader: str, about: str, **texts: str) -> Listed:
+    """A row of `catalogue.csv`: sizes are empty where they are unknown, others where none apply."""
+    numbers = [texts.pop(size.name) for size in fields(Statistics)]
+    sizes = Statistics(*map(int, numbers)) if all(numbers) else None
+    return Listed(
+        loader, sizes, about=about, **{name: text or None for name, text in texts.items()}
+    )
 
 
-def _in_files(truth: str, *sizes: int) -> Listed:
-    return Listed("molecules.molecules", Statistics(*sizes), truth, "Molecules", "molecules")
-
-
-def _citation(folder: str, *sizes: int) -> Listed:
-    return Listed("real.citation", Statistics(1, *sizes) if sizes else None, folder=folder)
-
-
-_SYNTHETIC = {
-    "ba-shapes": ("house", "Houses attached to a random graph: which place in a house has a node?"),
-    "ba-community": (
-        "house", "Two graphs of houses with features of their own, joined by random edges."),
-    "tree-cycles": (
-        "cycle", "Rings of six nodes attached to a binary tree: is a node in a ring?"),
-    "tree-grid": (
-        "grid", "Grids of three by three nodes attached to a binary tree: is a node in a grid?"),
-    "ba-2motifs": ("house or 5-cycle",
-                   "Random graphs, each with a house or a ring of five nodes: which one is it?"),
-}  # fmt: skip
-"""The ground truth of the paper's synthetic sets, and what they are."""
 CATALOGUE: dict[str, Listed] = {
-    **{
-        name: Listed(
-            f"synthetic.{name.replace('-', '_')}", PAPER_STATISTICS[name], truth, about=about
-        )
-        for name, (truth, about) in _SYNTHETIC.items()
-    },
-    "typed-motifs": _included(
-        "typed.typed_motifs",
-        "Users, items and tags (a typed graph): one relation alone decides the classes.",
-        *(2, 664, 4, 8480),
-        truth="relation",
-    ),
-    "karate": _included(
-        "included.karate",
-        "Members of a karate club that split in two: whom did each follow?",
-        *(2, 34, 34, 156),
-    ),
-    "les-miserables": _included(
-        "included.les_miserables",
-        "Characters of Les Misérables, by the chapters they share: which circle is each in?",
-        *(5, 77, 77, 508),
-    ),
-    "southern-women": _included(
-        "included.southern_women",
-        "Women and the social events they went to (a typed graph): which circle is each in?",
-        *(2, 32, 1, 178),
-    ),
-    "digits": _included(
-        "included.digits",
-        "Handwritten digits of 8 x 8 pixels, joined to their neighbours: which is it?",
-        *(10, 1797, 64, 12618),
-    ),
-    "molecules-aromatic": _well_known(
-        "aromatic ring", "does each have an aromatic ring?", 2, 7224, 14820
-    ),
-    "molecules-carbonyl": _well_known(
-        "carbonyl", "does each have a carbonyl group?", 2, 7224, 14820
-    ),
-    "molecules-logp": _well_known(
-        "atom contributions", "Crippen's logP, a sum of contributions of atoms.", 1, 14566, 29504
-    ),
-    # Those above need no files.
-    "mutag": Listed("real.mutag", PAPER_STATISTICS["mutag"], "NO2 or NH2", "Mutagenicity"),
-    "benzene": _in_files("benzene ring", 12000, 2, 246993, 13, 523842),
-    "alkane-carbonyl": _in_files("fluoride and carbonyl", 4326, 2, 91393, 13, 194450),
-    "crippen": _in_files("atom contributions", 1127, 1, 28914, 13, 58704),
-    "acm": Listed("typed.acm", Statistics(1, 3, 11246, 1902, 34852), folder="ACM"),
-    "fb15k-237": Listed("typed.fb15k_237", Statistics(1, 2, 14541, 0, 544230), folder="FB15k-237"),
-    "amazon-photo": Listed(
-        "real.amazon_photo", Statistics(1, 8, 7650, 745, 238162), folder="Amazon-Photo"
-    ),
-    "cora": _citation("Cora", 7, 2708, 1433, 10556),
-    "citeseer": _citation("CiteSeer", 6, 3327, 3703, 9104),
-    "pubmed": _citation("PubMed", 3, 19717, 500, 88648),
-    "cora-noisy-features": _citation("Cora", 7, 2708, 1720, 10556),
-    "cora-noisy-nodes": _citation("Cora", 7, 3249, 1433, 19440),
-    "citeseer-noisy-features": _citation("CiteSeer", 6, 3327, 4444, 9104),
-    "citeseer-noisy-nodes": _citation("CiteSeer", 6, 3992, 3703, 12688),
-    "pubmed-noisy-features": _citation("PubMed"),
-    "pubmed-noisy-nodes": _citation("PubMed"),
+    row.pop("name"): _listed(**row) for row in table_rows("datasets/catalogue")
 }
 
 
@@ -305,72 +234,15 @@ class Origin:
     sha256: str | None
 
 
-def _planetoid(name: str, sha256: str | None) -> Origin:
-    parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    downloads = tuple(f"ind.{name}.{part}" for part in parts)
-    url = "https://github.com/kimiyoung/planetoid/raw/master/data"
-    return Origin(url, downloads, tuple(f"raw/{file}" for file in downloads), "MIT", sha256)
+def _origin(url: str, downloads: str, files: str, licence: str, sha256: str) -> Origin:
+    """A row of `origins.csv`: without files, the downloads are kept below `raw`."""
+    names = tuple(downloads.split())
+    kept = tuple(files.split()) or tuple(f"raw/{name}" for name in names)
+    return Origin(url, names, kept, licence, sha256 or None)
 
 
-def _attribution(name: str, folder: str, sha256: str) -> Origin:
-    return Origin(
-        url=f"https://raw.githubusercontent.com/google-research/graph-attribution/main/data/{folder}",
-        downloads=(f"{folder}_smiles.csv", f"{folder}_traintest_indices.npz"),
-        files=(f"{name}.csv",),
-        licence="Apache-2.0; a part of ZINC12, with its author's permission",
-        sha256=sha256,
-    )
-
-
-_PARTS = ("A", "graph_indicator", "node_labels", "edge_labels", "graph_labels")
 ORIGINS: dict[str, Origin] = {
-    "cora": _planetoid("cora", "ea09bc6de26576365fa1d693174cde92d61d4517b088112e54ee6840cfd1d059"),
-    "citeseer": _planetoid(
-        "citeseer", "510dfff3b8e3057f967b5e075c1f50b1d0d5a0b60a17a6226e260f78e92d2ac0"
-    ),
-    "pubmed": _planetoid("pubmed", None),
-    "amazon-photo": Origin(
-        url="https://github.com/shchur/gnn-benchmark/raw/master/data/npz",
-        downloads=("amazon_electronics_photo.npz",),
-        files=("raw/amazon_electronics_photo.npz",),
-        licence="MIT",
-        sha256="5f6a0122955add27444f628d630174a7287990b8ed6df390c28a7a08815e45c7",
-    ),
-    "mutag": Origin(
-        url="https://www.chrsmrrs.com/graphkerneldatasets",
-        downloads=("Mutagenicity.zip",),
-        files=tuple(f"raw/Mutagenicity_{part}.txt" for part in _PARTS),
-        licence="none stated",
-        sha256="7252fedbdebc1f142a4491bbef390458f681cf13a6160cf8f3990128abb9f6cb",
-    ),
-    "acm": Origin(
-        url="https://github.com/liun-online/HeCo/raw/main/data/acm",
-        downloads=(
-            *("p_feat.npz", "labels.npy", "pa.txt", "ps.txt"),
-            *("train_60.npy", "val_60.npy", "test_60.npy"),
-        ),
-        files=("acm.npz",),
-        licence="none stated",
-        sha256="16a8c75061277739b8c922f5340d66c33ce4b8da10403a77eae4e2ce2f46cf3a",
-    ),
-    "fb15k-237": Origin(
-        url="https://raw.githubusercontent.com/villmow/datasets_knowledge_embedding/master/FB15k-237",
-        downloads=("train.txt", "valid.txt", "test.txt"),
-        files=("triples.npz", "entities.txt", "relations.txt"),
-        licence="none stated; Freebase is CC BY 2.5",
-        sha256="60de3c1c474203fafc29ad801b493e6183e6b632c0b05d3294ae9b329ad59147",
-    ),
-    "benzene": _attribution(
-        "benzene", "benzene", "14c8005911a0b4507afa311e90143afd1be23349b756ede449e5727a9c86956d"
-    ),
-    "alkane-carbonyl": _attribution(
-        "alkane-carbonyl",
-        "logic7",
-        "1e9c79cdf2251ec52a483d27530c67930f9d9e7e98bb75cb285bf2f6626fb40b",
-    ),
-    "crippen": _attribution(
-        "crippen", "crippen", "b2788a6665b810827d6dad0f2e78f435aff59e5b128ba3ddefb96c45361d15ac"
-    ),
+    row.pop("name"): _origin(**row) for row in table_rows("datasets/origins")
 }
 
 

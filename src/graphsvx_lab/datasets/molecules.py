@@ -27,8 +27,7 @@ from torch_geometric.data import Data
 from graphsvx.errors import DataError
 from graphsvx.utils.imports import require_extra
 from graphsvx_lab.datasets import raw
-from graphsvx_lab.datasets.base import DataSet, Split, data_set, generator
-from graphsvx_lab.datasets.truth import GraphTruth
+from graphsvx_lab.datasets.base import DataSet, GraphTruth, Split, data_set, generator
 
 COLUMNS = ("smiles", "y", "split", "atom_truth")
 WELL_KNOWN = Path(__file__).with_name("molecules.csv")
@@ -50,6 +49,9 @@ MOTIFS = {"benzene": ("c1ccccc1",), "alkane-carbonyl": ("[FX1]", "[CX3]=O")}
 CARBONYL = "[#6]=[OX1]"
 """SMARTS of C=O, whatever else the carbon is bound to."""
 _VALIDATION = 0.1
+Explained = tuple[Data, tuple[Tensor, ...]]
+"""A molecule with masks of atoms that each explain its class on their own (none where it has no
+explanation), or with the contributions of its atoms to logP."""
 
 
 def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
@@ -58,8 +60,7 @@ def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
     regression = CLASS_NAMES[name] == LOGP
     number: type[int | float] = float if regression else int
     rows = _rows(raw.folder_of(name, root, partial(convert, name)) / f"{name}.csv", *COLUMNS)
-    graphs: list[Data] = []
-    truths: list[tuple[Tensor, ...]] = []
+    explained: list[Explained] = []
     for row in rows:
         graph = _graph(_molecule(row["smiles"], hydrogens=regression))
         graph.smiles, graph.y = row["smiles"], torch.tensor([number(row["y"])])
@@ -68,65 +69,60 @@ def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
         options = [torch.tensor([number(part) for part in atoms]) for atoms in parts]
         if len(options[0]) != graph.num_nodes:
             raise DataError(f"{name}: {row['smiles']} does not have {len(options[0])} atoms")
-        graphs.append(graph)
         masks = options if regression else [option.bool() for option in options]
-        truths.append(tuple(masks) if bool(options[0].any()) else ())
+        explained.append((graph, tuple(masks) if bool(options[0].any()) else ()))
     test = torch.tensor([row["split"] == "test" for row in rows])
     train = torch.nonzero(~test).flatten()
     order = train[torch.randperm(len(train), generator=generator(seed, name, "split"))]
     count = int(_VALIDATION * len(train))
     parts_of_split = (order[count:].sort().values, order[:count].sort().values)
     split = Split(*parts_of_split, torch.nonzero(test).flatten())
-    return _data_set(name, seed, graphs, truths, CLASS_NAMES[name], split)
+    return _data_set(name, seed, explained, CLASS_NAMES[name], split)
 
 
 def well_known(name: str, seed: int, _root: object) -> DataSet:
     """One of the sets of well-known molecules; the seed determines the split only."""
     require_extra("rdkit", "molecules")
     class_names = WELL_KNOWN_CLASSES[name]
-    graphs: list[Data] = []
-    truths: list[tuple[Tensor, ...]] = []
+    explained: list[Explained] = []
     for row in _rows(WELL_KNOWN, "name", "smiles"):
         molecule = _molecule(row["smiles"], hydrogens=class_names == LOGP)
         graph = _graph(molecule)
         graph.name, graph.smiles = row["name"], row["smiles"]
         if class_names == LOGP:
-            contributions = torch.tensor(_logp_contributions(molecule))
-            graph.y = contributions.sum().reshape(1)
-            truths.append((contributions,))
+            options = [torch.tensor(_logp_contributions(molecule))]
+            graph.y = options[0].sum().reshape(1)
         else:
             aromatic = name == "molecules-aromatic"
             groups = _aromatic_rings(molecule) if aromatic else _matches(molecule, CARBONYL)
             atoms = torch.arange(int(graph.num_nodes))
-            masks = [torch.isin(atoms, torch.tensor(group)) for group in groups]
-            graph.y = torch.tensor([int(len(masks) > 0)])
-            truths.append((*masks, torch.stack(masks).any(0)) if len(masks) > 1 else tuple(masks))
-        graphs.append(graph)
-    return _data_set(name, seed, graphs, truths, class_names)
+            options = [torch.isin(atoms, torch.tensor(group)) for group in groups]
+            graph.y = torch.tensor([int(len(options) > 0)])
+            options += [torch.stack(options).any(0)] if len(options) > 1 else []
+        explained.append((graph, tuple(options)))
+    return _data_set(name, seed, explained, class_names)
 
 
 def _data_set(
     name: str,
     seed: int,
-    graphs: list[Data],
-    truths: list[tuple[Tensor, ...]],
+    explained: list[Explained],
     class_names: tuple[str, ...],
     split: Split | None = None,
 ) -> DataSet:
-    """`truths`: of each molecule, masks of atoms that each explain its class on their own (none
-    where it has no explanation), or the contributions of its atoms to logP."""
+    graphs, truths = zip(*explained, strict=True)
     regression = class_names == LOGP
     masks = [
         torch.zeros(int(graph.num_nodes), dtype=torch.bool)
         if regression or not options
         else torch.stack(options).any(0)
-        for graph, options in zip(graphs, truths, strict=True)
+        for graph, options in explained
     ]
     truth = GraphTruth(
         tuple(masks),
         tuple(mask[graph.edge_index].all(0) for graph, mask in zip(graphs, masks, strict=True)),
         "atom contributions" if regression else class_names[1],
-        alternatives=None if regression else tuple(truths),
+        alternatives=None if regression else truths,
         contributions=tuple(options[0] for options in truths) if regression else None,
     )
     return data_set(
@@ -192,8 +188,7 @@ def _logp_contributions(molecule: Any) -> list[float]:
     """The contribution of every atom to logP (Wildman and Crippen 1999)."""
     from rdkit.Chem import rdMolDescriptors  # noqa: PLC0415  (an extra)
 
-    pairs = rdMolDescriptors._CalcCrippenContribs(molecule)
-    return [logp for logp, _ in pairs]
+    return [logp for logp, _ in rdMolDescriptors._CalcCrippenContribs(molecule)]
 
 
 def _rows(path: Path, *columns: str) -> list[dict[str, str]]:

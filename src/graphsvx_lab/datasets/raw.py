@@ -23,7 +23,6 @@ from urllib.error import HTTPError, URLError
 import numpy as np
 from numpy.typing import NDArray
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-from scipy.sparse import csr_matrix
 
 from graphsvx.errors import DataError, first_line, see
 from graphsvx.utils.console import progress_bar
@@ -116,12 +115,6 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read ({error}); put it there again") from error
-
-
-def sparse(stored: Mapping[str, NDArray[Any]], name: str) -> csr_matrix:
-    """The matrix `name` that is stored by its entries (CSR)."""
-    parts = (stored[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
-    return csr_matrix(tuple(parts), stored[f"{name}_shape"])
 
 
 def _numbers(content: bytes) -> dict[str, NDArray[np.generic]]:

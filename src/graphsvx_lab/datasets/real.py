@@ -1,22 +1,22 @@
-"""The real data sets: citation graphs and molecules."""
+"""The real data sets: citation graphs and molecules; and noise that is added to data sets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.io import read_planetoid_data, read_tu_data
-from torch_geometric.utils import remove_self_loops, to_undirected
+from torch_geometric.data.separate import separate
+from torch_geometric.io import read_npz, read_planetoid_data, read_tu_data
+from torch_geometric.utils import coalesce
 
 from graphsvx.errors import DataError
 from graphsvx_lab.datasets import raw
-from graphsvx_lab.datasets.base import DataSet, data_set
+from graphsvx_lab.datasets.base import DataSet, NodeTruth, Noise, data_set, from_masks, generator
 from graphsvx_lab.datasets.catalogue import FEATURES_SUFFIX, NODES_SUFFIX, clean_name
-from graphsvx_lab.datasets.noise import with_noisy_features, with_noisy_nodes
-from graphsvx_lab.datasets.truth import from_masks
 
 CITATION_CLASSES = {
     "cora": (
@@ -51,23 +51,10 @@ def amazon_photo(name: str, seed: int, root: str | Path | None) -> DataSet:
     A node has hundreds of others within two hops, some have thousands. The seed determines the
     80/10/10 split only.
     """
-    graph = raw.read_files(name, root, _read_amazon)
+    file = "amazon_electronics_photo.npz"
+    graph = raw.read_files(name, root, lambda folder, _: read_npz(f"{folder}/{file}"))
     classes = [f"category {number}" for number in range(int(graph.y.max()) + 1)]
     return data_set(name, seed, graph, classes)
-
-
-def _read_amazon(folder: str, _name: str) -> Data:
-    """Features, undirected edges and classes of a graph of products, from plain arrays."""
-    with np.load(Path(folder) / "amazon_electronics_photo.npz", allow_pickle=False) as arrays:
-        x, adjacency = (raw.sparse(arrays, part) for part in ("attr", "adj"))
-        labels = torch.from_numpy(arrays["labels"]).long()
-    ends = adjacency.tocoo()
-    edge_index = torch.from_numpy(np.stack([ends.row, ends.col])).long()
-    return Data(
-        x=torch.from_numpy((x.toarray() > 0).astype(np.float32)),
-        edge_index=to_undirected(remove_self_loops(edge_index)[0]),
-        y=labels,
-    )
 
 
 def mutag(name: str, seed: int, root: str | Path | None) -> DataSet:
@@ -81,20 +68,11 @@ def mutag(name: str, seed: int, root: str | Path | None) -> DataSet:
             f"Mutagenicity should have {len(ATOMS)} kinds of atoms, found {collated.x.shape[1]}; "
             f"download its files again"
         )
-    nodes, edges = slices["x"].tolist(), slices["edge_index"].tolist()
     graphs, masks = [], []
-    for index, label in enumerate(collated.y.tolist()):
-        bonds = slice(edges[index], edges[index + 1])
-        graph = Data(
-            x=collated.x[nodes[index] : nodes[index + 1]].clone(),
-            edge_index=collated.edge_index[:, bonds].clone(),
-            edge_attr=collated.edge_attr[bonds].clone(),
-            y=torch.tensor([label]),
-        )
+    for index in range(len(collated.y)):
+        graph = separate(Data, collated, index, slices, decrement=False).clone()
         graphs.append(graph)
-        edge_mask = nitro_and_amino(graph.x, graph.edge_index)
-        if label != 0:
-            edge_mask = torch.zeros_like(edge_mask)
+        edge_mask = nitro_and_amino(graph.x, graph.edge_index) & (graph.y == 0)
         node_mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
         node_mask[graph.edge_index[:, edge_mask].flatten()] = True
         masks.append((node_mask, edge_mask))
@@ -134,3 +112,115 @@ def nitro_and_amino(x: Tensor, edge_index: Tensor) -> Tensor:
         return (arm[source] & middle[target]) | (middle[source] & arm[target])
 
     return bonds_to(oxygen, nitro) | bonds_to(hydrogen, amino)
+
+
+# --- uninformative features and nodes (the paper's appendix) -----------------------------------
+
+# The paper's constants; other data sets use their own density and mean degree.
+PAPER_DENSITY = {"cora": 0.013, "pubmed": 0.1}
+PAPER_RANGE = {"pubmed": (0.0, 1.0)}
+PAPER_PROBABILITY = {"cora": 0.003, "pubmed": 0.0005}
+
+
+def with_noisy_features(dataset: DataSet, share: float = 0.2, seed: int | None = None) -> DataSet:
+    """The data set with `share` more feature columns, drawn like the existing ones.
+
+    A binary set gets Bernoulli(p), p being its share of ones; any other gets values uniform over
+    its range with probability p and 0 otherwise, p being its share of non-zeros.
+
+    Args:
+        dataset: of graphs with `x` [nodes, features].
+        share: of the existing columns, above 0 and at most 1.
+        seed: of the drawn values; that of the data set by default.
+
+    Returns:
+        The data set; the new columns come last and are listed in `.noise.features`.
+
+    """
+    rng = _generator(dataset, share, seed, "noisy-features")
+    old = dataset.features
+    # The paper counts 287 of 1,433 columns: 286.6 rounded.
+    count = max(1, round(share * old))
+    graphs, draw = [], _features_like(dataset, rng)
+    for graph in dataset.graphs:
+        noisy = graph.clone()
+        noisy.x = torch.cat([graph.x, draw(int(graph.num_nodes), count)], dim=1)
+        graphs.append(noisy)
+    names = dataset.feature_names
+    before = dataset.noise or Noise()
+    return replace(
+        dataset,
+        name=dataset.name + FEATURES_SUFFIX,
+        graphs=tuple(graphs),
+        feature_names=None if names is None else (*names, *(f"noise {i}" for i in range(count))),
+        noise=replace(before, features=torch.cat([before.features, old + torch.arange(count)])),
+    )
+
+
+def with_noisy_nodes(
+    dataset: DataSet, share: float = 0.2, probability: float | None = None, seed: int | None = None
+) -> DataSet:
+    """The node set with `share` more nodes, each linked to each existing node with `probability`.
+
+    Args:
+        dataset: a node set; features of new nodes are drawn as in `with_noisy_features`.
+        share: of the existing nodes, above 0 and at most 1.
+        probability: of each link; by default the new nodes get the mean degree of the others.
+        seed: of the drawn links and values; that of the data set by default.
+
+    Returns:
+        The data set; the new nodes come last, have label -1, are in no part of the split, and are
+        listed in `.noise.nodes`.
+
+    Raises:
+        DataError: the data set classifies graphs, or `probability` is outside [0, 1].
+
+    """
+    if dataset.task != "node":
+        raise DataError(f"noisy nodes need a node data set, {dataset.name!r} classifies graphs")
+    if probability is not None and not 0 <= probability <= 1:
+        raise DataError(f"probability must be between 0 and 1, got {probability}")
+    rng = _generator(dataset, share, seed, "noisy-nodes")
+    graph = dataset.graph
+    old = int(graph.num_nodes)
+    # The paper counts 541 of 2,708 nodes: 541.6 truncated.
+    count = max(1, int(share * old))
+    if probability is None:
+        mean = graph.edge_index.shape[1] / old**2
+        probability = PAPER_PROBABILITY.get(dataset.name, mean)
+    new, existing = (torch.rand(count, old, generator=rng) < probability).nonzero().unbind(dim=1)
+    new = new + old
+    added = torch.stack([torch.cat([new, existing]), torch.cat([existing, new])])
+    edge_index = coalesce(torch.cat([graph.edge_index, added], dim=1), num_nodes=old + count)
+    x = torch.cat([graph.x, _features_like(dataset, rng)(count, dataset.features)])
+    y = torch.cat([graph.y, graph.y.new_full((count,), -1)])
+    truth, before = dataset.truth, dataset.noise or Noise()
+    return replace(
+        dataset,
+        name=dataset.name + NODES_SUFFIX,
+        graphs=(Data(x=x, edge_index=edge_index, y=y),),
+        truth=truth.extended(edge_index, count) if isinstance(truth, NodeTruth) else truth,
+        noise=replace(before, nodes=torch.cat([before.nodes, old + torch.arange(count)])),
+    )
+
+
+def _features_like(dataset: DataSet, rng: torch.Generator) -> Callable[[int, int], Tensor]:
+    """Draws values [rows, columns] like those of a data set: 0, or else 1 or uniform."""
+    x = torch.cat([graph.x for graph in dataset.graphs])
+    density = PAPER_DENSITY.get(dataset.name, float((x != 0).double().mean()))
+    low, high = PAPER_RANGE.get(dataset.name, (float(x.min()), float(x.max())))
+    binary = bool(((x == 0) | (x == 1)).all())
+
+    def draw(*shape: int) -> Tensor:
+        nonzero = (torch.rand(shape, generator=rng) < density).float()
+        if binary:
+            return nonzero
+        return nonzero * (low + (high - low) * torch.rand(shape, generator=rng))
+
+    return draw
+
+
+def _generator(dataset: DataSet, share: float, seed: int | None, kind: str) -> torch.Generator:
+    if not 0 < share <= 1:
+        raise DataError(f"share must be above 0 and at most 1, got {share}")
+    return generator(dataset.seed if seed is None else seed, dataset.name, kind)

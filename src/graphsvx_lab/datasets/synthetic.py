@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import networkx as nx
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphsvx_lab.datasets.base import DataSet, data_set, generator
-from graphsvx_lab.datasets.truth import NodeTruth, edges_inside, from_masks
+from graphsvx_lab.datasets.base import (
+    DataSet,
+    NodeTruth,
+    data_set,
+    edges_inside,
+    from_masks,
+    generator,
+)
 
 FEATURES = 10
 HOUSE_ROLES = ("base", "top", "middle", "bottom")
@@ -154,15 +161,13 @@ class Motif:
 
 def cycle(size: int) -> Motif:
     """A ring of `size` nodes; every node has role 1."""
-    ring = tuple((i, i + 1) for i in range(size - 1))
-    return Motif("cycle", (*ring, (0, size - 1)), (1,) * size)
+    return Motif("cycle", tuple(nx.cycle_graph(size).edges), (1,) * size)
 
 
 def grid(side: int) -> Motif:
     """A `side` by `side` grid, row by row; every node has role 1. Node 0 is a corner."""
-    right = [(r * side + c, r * side + c + 1) for r in range(side) for c in range(side - 1)]
-    down = [(r * side + c, (r + 1) * side + c) for r in range(side - 1) for c in range(side)]
-    return Motif("grid", tuple(right + down), (1,) * (side * side))
+    lattice = nx.convert_node_labels_to_integers(nx.grid_2d_graph(side, side), ordering="sorted")
+    return Motif("grid", tuple(lattice.edges), (1,) * (side * side))
 
 
 # Two middle nodes, two bottom nodes, the top: a square with a roof over the first two.

@@ -17,12 +17,13 @@ from torch_geometric.data import Data, HeteroData
 
 from graphsvx.core.types import EdgeType
 from graphsvx_lab.datasets import raw
-from graphsvx_lab.datasets.base import DataSet, Split, data_set, generator
-from graphsvx_lab.datasets.truth import RelationTruth
+from graphsvx_lab.datasets.base import DataSet, RelationTruth, Split, data_set, generator
 
 ACM_CLASSES = ("database", "wireless communication", "data mining")
 ACM_WORDS = 1902
 _ACM_PARTS = {"paper_y": "labels", "train": "train_60", "val": "val_60", "test": "test_60"}
+_CSR = ("data", "indices", "indptr", "shape")
+"""Parts of a sparse matrix in the file of ACM."""
 RELATIONS = 237
 """Relations of FB15k-237; relation r + 237 is r turned round."""
 
@@ -74,7 +75,9 @@ def acm(name: str, seed: int, root: str | Path | None) -> DataSet:
     file = raw.arrays(raw.folder_of(name, root, convert_acm) / "acm.npz")
     graph = HeteroData()
     for kind in ("paper", "author"):
-        graph[kind].x = torch.from_numpy(raw.sparse(file, f"{kind}_x").toarray()).float()
+        data, indices, starts, shape = (file[f"{kind}_x_{part}"] for part in _CSR)
+        words = csr_matrix((data, indices, starts), shape)
+        graph[kind].x = torch.from_numpy(words.toarray()).float()
     graph["subject"].num_nodes = int(file["num_subjects"])
     graph["paper"].y = torch.from_numpy(file["paper_y"])
     for other in ("author", "subject"):
@@ -129,10 +132,9 @@ def convert_acm(downloads: raw.Contents) -> raw.Contents:
         "num_subjects": edges["paper_subject"][1].max().astype(np.int64) + 1,
     }
     for name, matrix in (("paper", words), ("author", (authorship @ words).sorted_indices())):
-        arrays[f"{name}_x_data"] = matrix.data.astype(np.float32)
-        arrays[f"{name}_x_indices"] = matrix.indices.astype(np.int32)
-        arrays[f"{name}_x_indptr"] = matrix.indptr.astype(np.int32)
-        arrays[f"{name}_x_shape"] = np.array(matrix.shape)
+        kinds = (np.float32, np.int32, np.int32, np.int64)
+        for part, kind in zip(_CSR, kinds, strict=True):
+            arrays[f"{name}_x_{part}"] = np.asarray(getattr(matrix, part), kind)
     for name, file in _ACM_PARTS.items():
         array = np.load(io.BytesIO(downloads[f"{file}.npy"]), allow_pickle=False)
         arrays[name] = array.astype(np.int64)

@@ -15,8 +15,7 @@ from graphsvx.errors import InputError
 from graphsvx.metrics import Key, Level, scores, strength, top_positions
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
-from graphsvx_lab.datasets.base import draw
-from graphsvx_lab.datasets.truth import NodeTruth
+from graphsvx_lab.datasets.base import NodeTruth, draw
 from graphsvx_lab.zoo import Trained
 
 Protocol = Literal["strict", "paper"]
@@ -333,14 +332,10 @@ def scored_by_the_paper(trained: Trained) -> tuple[int, ...]:
 def classified_right(trained: Trained) -> list[int]:
     """Everything with a known explanation that the model classifies right."""
     data = trained.dataset
-    if data.task == "node":
-        return scored_nodes(
-            "strict",
-            candidates=data.node_truth.nodes(),
-            predicted=trained.predicted_classes(),
-            labels=data.labels,
-        )
-    return graphs_right(trained, data.graph_truth.graphs())
+    if data.task == "graph":
+        return graphs_right(trained, data.graph_truth.graphs())
+    nodes = data.node_truth.nodes()
+    return nodes[trained.predicted_classes()[nodes] == data.labels[nodes]].tolist()
 
 
 def graphs_right(trained: Trained, graphs: Sequence[int]) -> list[int]:

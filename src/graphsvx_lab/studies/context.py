@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch_geometric.utils import scatter
 
 from graphsvx import runs
 from graphsvx.core.model import Scale
@@ -161,37 +162,30 @@ def why_missing(dataset: str) -> str | None:
     return None
 
 
+Change = Callable[[DataSet], DataSet]
+
+
 @lru_cache(maxsize=6)
-def _trained_model(dataset: str, seed: int, settings: Settings, root: Path | None) -> Trained:
-    path = zoo.checkpoint_path(dataset, settings.model, seed, root)
-    return _kept(path, _loaded(dataset, seed), seed, settings)
-
-
-def _kept(path: Path, data: DataSet, seed: int, settings: Settings) -> Trained:
-    """The model in a file; trained if there is none with exactly these settings."""
-    stored = zoo.load(path, dataset=data) if path.exists() else None
-    if stored is None or stored.card.settings != settings:
-        with zoo.training.training_bar(f"training {data.name}, seed {seed}") as progress:
-            zoo.save(zoo.train(data, settings.model, seed, progress, settings=settings), path)
-        stored = zoo.load(path, dataset=data)
-    return stored
+def _trained_model(
+    dataset: str, seed: int, settings: Settings, root: Path | None, change: Change | None = None
+) -> Trained:
+    """The model in a file below `root`; trained if there is none with exactly these settings."""
+    data = _loaded(dataset, seed)
+    if root is not None and change is not None:
+        data = change(data)
+        root /= identity.short_hash([settings, data.fingerprint])
+    with zoo.training.training_bar(f"model of {data.name}, seed {seed}") as progress:
+        return zoo.ensure(data, settings.model, seed, progress, root, settings=settings)
 
 
 MakeModel = Callable[[StudyContext, str, int], Trained]
 """A trained model of a data set and seed."""
 
 
-def model_of(change: Callable[[DataSet], DataSet], settings: Settings, name: str) -> MakeModel:
+def model_of(change: Change, settings: Settings) -> MakeModel:
     """A model with these settings of a data set after `change`; trained once, then loaded."""
-
-    @lru_cache(maxsize=2)
-    def trained(dataset: str, seed: int, used: Settings, folder: Path) -> Trained:
-        data = change(_loaded(dataset, seed))
-        key = identity.short_hash([used, data.fingerprint])
-        return _kept(folder / f"{dataset}-{name}-{key}-seed{seed}.safetensors", data, seed, used)
-
-    return lambda context, dataset, seed: trained(
-        dataset, seed, context.shorter(settings), context.runs / "models-of-changed-data"
+    return lambda context, dataset, seed: _trained_model(
+        dataset, seed, context.shorter(settings), context.runs / "models-of-changed-data", change
     )
 
 
@@ -230,18 +224,16 @@ def with_node_scores(explanation: Explanation, rule: EdgeRule) -> Explanation:
 
 def _undirected(edges: Credit) -> torch.Tensor:
     """Each edge with the mean of its two directions; a direction alone keeps its value."""
-    pairs = torch.stack([edges.ids.min(0).values, edges.ids.max(0).values])
-    _, group = torch.unique(pairs, dim=1, return_inverse=True)
-    total = torch.zeros(edges.values.shape[0], int(group.max()) + 1, dtype=edges.values.dtype)
-    total = total.index_add(1, group, edges.values) / torch.bincount(group).to(total)
-    return total[:, group]
+    _, group = torch.unique(edges.ids.sort(0).values, dim=1, return_inverse=True)
+    return scatter(edges.values, group, 1, reduce="mean")[:, group]
 
 
 def without_credit(explanation: Explanation) -> Explanation:
     """All players tied: scores what random rankings score on average, since ties are averaged."""
-    kinds = ("node_credit", "feature_credit", "edge_credit")
-    credits = {kind: getattr(explanation, kind) for kind in kinds}
-    zeros: Any = {k: replace(c, values=torch.zeros_like(c.values)) for k, c in credits.items()}
+    zeros: Any = {
+        f"{kind}_credit": replace(credit, values=torch.zeros_like(credit.values))
+        for kind, credit in explanation.credit_by_kind.items()
+    }
     return replace(explanation, **zeros)
 
 

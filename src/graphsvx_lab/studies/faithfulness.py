@@ -231,11 +231,7 @@ def retrained(case: Case) -> Iterator[Value]:
 
 
 GRID = Grid(
-    SETS,
-    methods,
-    questions,
-    measures=(motifs.fidelity_curves(SHARES), robust),
-    seeds=TEN_SEEDS,
+    SETS, methods, questions, measures=(motifs.fidelity_curves(SHARES), robust), seeds=TEN_SEEDS
 )
 RETRAIN = Grid(
     ("ba-2motifs", "benzene"),

@@ -28,8 +28,7 @@ from graphsvx.methods import (
 )
 from graphsvx.metrics import scores, strength
 from graphsvx_lab import zoo
-from graphsvx_lab.datasets.base import DataSet, draw, generator, stratified_split
-from graphsvx_lab.datasets.truth import from_masks
+from graphsvx_lab.datasets.base import DataSet, draw, from_masks, generator, stratified_split
 from graphsvx_lab.metrics.effects import TRIED, largest_changes
 from graphsvx_lab.metrics.measurements import (
     MIN_SEEDS,
@@ -351,7 +350,7 @@ OVER_MODELS = replace(  # the same molecules for every seed: the test part is th
     questions=lambda trained: {"test": tuple(trained.dataset.split.test[:GRAPHS].tolist())},
     measures=(values_of_atoms,),
     case_measures=(),
-    models={SHUFFLED: model_of(partial(shuffled, train=TRAINED_ON), SHORT, "shuffled")},
+    models={SHUFFLED: model_of(partial(shuffled, train=TRAINED_ON), SHORT)},
 )
 
 
@@ -459,10 +458,9 @@ def reliance(case: Case) -> list[Value]:
 
 
 MARKED_SETTINGS = replace(zoo.settings_for("ba-2motifs"), cut_edges=False, epochs=60)
-_marked = partial(marked, count=MARKED_PART)
 MODELS = {
-    SHORTCUT: model_of(partial(_marked, gives_class_away=True), MARKED_SETTINGS, "shortcut"),
-    CONTROL: model_of(partial(_marked, gives_class_away=False), MARKED_SETTINGS, "control"),
+    name: model_of(partial(marked, count=MARKED_PART, gives_class_away=decides), MARKED_SETTINGS)
+    for name, decides in ((SHORTCUT, True), (CONTROL, False))
 }
 MARKED_GRID = Grid(
     ("ba-2motifs",),

@@ -147,13 +147,13 @@ def summary_rows(claims: Iterable[Claim]) -> list[tuple[str, str, str, str]]:
     by_statement: dict[str, list[Claim]] = {}
     for claim in claims:
         by_statement.setdefault(claim.statement, []).append(claim)
-    return [
-        group[0].cells() if len(group) == 1 else _merged(group) for group in by_statement.values()
-    ]
+    return list(map(_merged, by_statement.values()))
 
 
 def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
     """Several data sets in a row: a line for each, bold if the claim holds, and on how many."""
+    if len(group) == 1:
+        return group[0].cells()
     papers, verdicts = [c.paper or "-" for c in group], [c.holds for c in group]
     tested, lines = len(verdicts) - verdicts.count(None), list[str]()
     same = not tested or len(set(verdicts)) == 1

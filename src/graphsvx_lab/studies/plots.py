@@ -138,16 +138,14 @@ def _panels(
 
 
 def _with_legend(figure: Figure, axes: _Axes) -> Figure:
-    by_label: dict[str, Any] = {}
-    for ax, _ in axes.values():
-        handles, labels = ax.get_legend_handles_labels()
-        by_label |= dict(zip(labels, handles, strict=True))
-    figure.legend(
-        list(by_label.values()),
-        list(by_label),
-        loc="outside lower center",
-        ncols=min(4, len(by_label)),
-        frameon=False,
-        fontsize=canvas.SMALL,
-    )
+    shown = [zip(*ax.get_legend_handles_labels(), strict=True) for ax, _ in axes.values()]
+    by_label = {label: handle for pairs in shown for handle, label in pairs}
+    place, columns = "outside lower center", min(4, len(by_label))
+    look: dict[str, Any] = {
+        "loc": place,
+        "ncols": columns,
+        "frameon": False,
+        "fontsize": canvas.SMALL,
+    }
+    figure.legend(list(by_label.values()), list(by_label), **look)
     return figure

@@ -280,12 +280,7 @@ REDUCED = Grid(
     motifs.scoring(10, 0),
     measures=(left_out,),
 )
-BASES = Grid(
-    NODE_SETS,
-    lambda _: BASE,
-    motifs.test_nodes(20),
-    case_measures=(base_values,),
-)
+BASES = Grid(NODE_SETS, lambda _: BASE, motifs.test_nodes(20), case_measures=(base_values,))
 CORA: dict[str, Any] = {"datasets": ("cora",), "quick": (), "models": CITATION_MODELS}
 ABLATION_GRIDS = (
     REDUCED,

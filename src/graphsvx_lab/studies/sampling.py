@@ -268,11 +268,7 @@ def seconds(case: Case) -> Iterator[Value]:
 
 
 TIME_GRID = Grid(
-    NODE_SETS,
-    timed,
-    motifs.scoring(10, 10),
-    measures=(motifs.accuracy,),
-    case_measures=(seconds,),
+    NODE_SETS, timed, motifs.scoring(10, 10), measures=(motifs.accuracy,), case_measures=(seconds,)
 )
 
 

@@ -175,7 +175,7 @@ def read(
 
 
 def ensure(
-    dataset: str,
+    dataset: str | DataSet,
     model: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -186,9 +186,9 @@ def ensure(
     """Load the checkpoint of a data set, model and seed; train and save it if there is none.
 
     Args:
-        dataset: name of the data set.
+        dataset: a data set or its name.
         model: name of the model; by default that of the data set.
-        seed: of the training.
+        seed: of the training, and of a data set that is given by its name.
         progress: called with each `Step` of the training.
         root: folder of checkpoints, by default `models_dir()`.
         settings: of the training, by default `settings_for(dataset, model)`. A checkpoint with
@@ -198,15 +198,16 @@ def ensure(
         The model in eval mode, its card and its data set.
 
     """
-    settings = settings or settings_for(dataset, model)
-    path = checkpoint_path(dataset, model, seed, root)
+    name, given = (dataset, None) if isinstance(dataset, str) else (dataset.name, dataset)
+    settings = settings or settings_for(name, model)
+    path = checkpoint_path(name, model, seed, root)
     if path.exists() or path.with_suffix(".json").exists():
-        stored = load(dataset, model, seed, root)
+        stored = load(name, model, seed, root, dataset=given)
         if stored.card.settings == settings:
             return stored
-    trained = train(datasets.load(dataset, seed), model, seed, progress, settings=settings)
-    save(trained, root=root)
-    return load(dataset, model, seed, root, dataset=trained.dataset)
+    data = given or datasets.load(name, seed)
+    save(train(data, model, seed, progress, settings=settings), root=root)
+    return load(name, model, seed, root, dataset=data)
 
 
 def _again(dataset: str, model: str, seed: int) -> str:

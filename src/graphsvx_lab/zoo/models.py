@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -217,13 +218,10 @@ class HeteroClassifier(nn.Module):
     ) -> None:
         super().__init__()
         self.node_type, self.normalise = next(iter(nodes)), normalise
-        ends = (hidden, hidden)
-
-        def between_types() -> nn.Module:
-            if convolution == "gat":
-                return GATConv(ends, hidden, add_self_loops=False)
-            return SAGEConv(ends, hidden)
-
+        # Between nodes of two types, or of one.
+        make: Callable[..., nn.Module] = SAGEConv
+        if convolution == "gat":
+            make = partial(GATConv, add_self_loops=False)
         self.project = nn.ModuleDict(
             {name: nn.Linear(width, hidden) for name, (_, width) in nodes.items() if width}
         )
@@ -235,7 +233,7 @@ class HeteroClassifier(nn.Module):
             }
         )
         self.convolutions = nn.ModuleList(
-            HeteroConv({name: between_types() for name in edge_types}, aggr="sum")
+            HeteroConv({name: make((hidden, hidden), hidden) for name in edge_types}, aggr="sum")
             for _ in range(layers)
         )
         self.dropout = nn.Dropout(dropout)

@@ -7,29 +7,13 @@ from statistics import mean, stdev
 from typing import Any
 
 from graphsvx.utils.printable import markdown_table
-from graphsvx_lab.datasets.catalogue import clean_name
+from graphsvx_lab.datasets.catalogue import clean_name, table_rows
 from graphsvx_lab.zoo.settings import CITATION_SETS, DEFAULTS, Card, Settings
 
 # (data set, model) -> accuracy on train, validation and test; the paper's two accuracy tables.
 ACCURACY: dict[tuple[str, str], tuple[float, float, float]] = {
-    ("ba-shapes", "graphconv"): (0.97, 0.98, 0.96),
-    ("ba-community", "graphconv"): (0.96, 0.87, 0.88),
-    ("tree-cycles", "graphconv"): (0.98, 0.98, 0.98),
-    ("tree-grid", "graphconv"): (0.90, 0.89, 0.87),
-    ("ba-2motifs", "graphconv"): (1.00, 1.00, 1.00),
-    ("mutag", "graphconv"): (0.86, 0.84, 0.85),
-    ("cora", "gcn"): (0.91, 0.88, 0.86),
-    ("cora", "gat"): (0.78, 0.88, 0.86),
-    ("cora-noisy-features", "gcn"): (0.92, 0.88, 0.86),
-    ("cora-noisy-features", "gat"): (0.79, 0.88, 0.86),
-    ("cora-noisy-nodes", "gcn"): (0.90, 0.86, 0.84),
-    ("cora-noisy-nodes", "gat"): (0.74, 0.86, 0.86),
-    ("pubmed", "gcn"): (0.85, 0.89, 0.88),
-    ("pubmed", "gat"): (0.83, 0.88, 0.85),
-    ("pubmed-noisy-features", "gcn"): (0.85, 0.88, 0.86),
-    ("pubmed-noisy-features", "gat"): (0.83, 0.88, 0.85),
-    ("pubmed-noisy-nodes", "gcn"): (0.73, 0.77, 0.77),
-    ("pubmed-noisy-nodes", "gat"): (0.76, 0.85, 0.83),
+    (row["dataset"], row["model"]): (float(row["train"]), float(row["val"]), float(row["test"]))
+    for row in table_rows("zoo/accuracy")
 }
 
 
@@ -46,16 +30,7 @@ def differences(settings: Settings, dataset: str) -> dict[str, tuple[Any, Any]]:
 
 
 PARTS = ("train", "val", "test")
-COLUMNS = (
-    "data set",
-    "model",
-    "train",
-    "val",
-    "test",
-    "paper's test",
-    "test over seeds",
-    "seconds",
-)
+COLUMNS = ("data set", "model", *PARTS, "paper's test", "test over seeds", "seconds")
 
 
 @dataclass(frozen=True)
