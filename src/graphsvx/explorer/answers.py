@@ -113,7 +113,12 @@ class Answers:
         explanation = self.explanation(question)
         layout_key = (question.kind, question.which, question.stored, question.players)
         fits = (len(explanation.field.ids), tuple(explanation.field.edge_index.shape))
-        plan = self._plan((layout_key, fits), explanation)
+        # Nodes are drawn at the same place in all estimates of a question.
+        if (layout_key, fits) not in self._plans:
+            if len(self._plans) >= self.limits.cached:
+                self._plans.pop(next(iter(self._plans)))
+            self._plans[layout_key, fits] = plan_of(explanation, starts=2)
+        plan = self._plans[layout_key, fits]
         data = self.workspace.graphs[question.graph] if self.workspace.live else None
         certificate = explanation.certificate
         return {
@@ -127,14 +132,6 @@ class Answers:
                 "relativeError": _relative_error(explanation),
             },
         }
-
-    def _plan(self, key: tuple[Any, ...], explanation: Explanation) -> Placement | None:
-        """Where nodes are drawn: the same for all estimates of a question."""
-        if key not in self._plans:
-            if len(self._plans) >= self.limits.cached:
-                self._plans.pop(next(iter(self._plans)))
-            self._plans[key] = plan_of(explanation, starts=2)
-        return self._plans[key]
 
     def _groups(self, explanation: Explanation) -> dict[str, list[dict[str, Any]]]:
         """Credit of the chosen output by distance, neighbour, type and relation, with errors."""

@@ -235,9 +235,7 @@ class Explorer:
 
     def fidelity(self, parameters: Parameters) -> Compute:
         """How the prediction changes without the top players, and with them alone."""
-        question = self._question(parameters)
-        self._must_be_live()
-        return partial(fidelity_by_top, self.answers, question)
+        return partial(fidelity_by_top, self.answers, self._asked(parameters)[0])
 
     def agreement(self, parameters: Parameters) -> Compute:
         """How far two explanations agree."""
@@ -266,9 +264,13 @@ class Explorer:
         return read_question(parameters, self.workspace, self.limits)
 
     def _asked(self, parameters: Parameters) -> tuple[Question, Graph]:
-        """A question that is followed by other parameters, and the graph that it is about."""
+        """A question to the model itself, and the graph that it is about."""
         question = self._question(parameters)
-        self._must_be_live()
+        if not self.workspace.live:
+            raise InputError(
+                "this run is shown without its model, so nothing new can be asked; start with the "
+                "data set and model: graphsvx serve DATASET --model MODEL"
+            )
         return question, self.workspace.checked[question.graph]
 
     def _row(self, question: Question) -> dict[str, Any]:
@@ -278,13 +280,6 @@ class Explorer:
         table = self.workspace.table(question.model)
         entry = overview.row(self.workspace, table, question.which[0])
         return {name: entry[name] for name in ("class", "wrong", "name")}
-
-    def _must_be_live(self) -> None:
-        if not self.workspace.live:
-            raise InputError(
-                "this run is shown without its model, so nothing new can be asked; start with the "
-                "data set and model: graphsvx serve DATASET --model MODEL"
-            )
 
 
 def _queued(queue: WorkQueue, handler: Callable[[Parameters], Compute]) -> Handler:

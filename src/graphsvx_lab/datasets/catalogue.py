@@ -43,6 +43,7 @@ class Listed:
     truth: what the ground truth explanations are, None where there are none.
     folder: folder of its raw files, None for sets that need none.
     extra: the extra that is needed to read it.
+    title: its name in tables and figures, where it is another one.
     about: what it is, in a sentence, for sets that come with the project.
     """
 
@@ -51,20 +52,8 @@ class Listed:
     truth: str | None = None
     folder: str | None = None
     extra: str | None = None
+    title: str | None = None
     about: str = ""
-
-
-# The paper's appendix, tables of statistics; for citation sets it counts undirected edges.
-PAPER_STATISTICS: dict[str, Statistics] = {
-    "ba-shapes": Statistics(1, 4, 700, 10, 4110),
-    "ba-community": Statistics(1, 8, 1400, 10, 8920),
-    "tree-cycles": Statistics(1, 2, 871, 10, 1950),
-    "tree-grid": Statistics(1, 2, 1231, 10, 3410),
-    "ba-2motifs": Statistics(1000, 2, 25000, 10, 51392),
-    "mutag": Statistics(4337, 2, 131488, 14, 266894),
-    "cora": Statistics(1, 7, 2708, 1433, 5429),
-    "pubmed": Statistics(1, 3, 19717, 500, 44338),
-}
 
 
 def table_rows(name: str) -> list[dict[str, str]]:
@@ -83,6 +72,11 @@ def _listed(loader: str, about: str, **texts: str) -> Listed:
     )
 
 
+PAPER_STATISTICS: dict[str, Statistics] = {
+    row.pop("name"): Statistics(**{size: int(count) for size, count in row.items()})
+    for row in table_rows("datasets/paper")
+}
+"""The paper's appendix, tables of statistics; for citation sets it counts undirected edges."""
 CATALOGUE: dict[str, Listed] = {
     row.pop("name"): _listed(**row) for row in table_rows("datasets/catalogue")
 }
@@ -159,27 +153,19 @@ def clean_name(name: str) -> str:
 
 # --- titles in tables and figures --------------------------------------------------------------
 
-TRUTH_TITLES = {
-    "ba-shapes": "BA-Shapes",
-    "ba-community": "BA-Community",
-    "tree-cycles": "Tree-Cycles",
-    "tree-grid": "Tree-Grid",
-    "ba-2motifs": "BA-2motifs",
-    "mutag": "MUTAG",
-}
+TRUTH_SETS = tuple(PAPER_STATISTICS)[:6]
 """Data sets with a known explanation, in the paper's order."""
-TRUTH_SETS = tuple(TRUTH_TITLES)
+TRUTH_TITLES = {name: CATALOGUE[name].title or name for name in TRUTH_SETS}
 NODE_SETS, GRAPH_SETS = TRUTH_SETS[:4], TRUTH_SETS[4:]
 NODE_TITLES = tuple(TRUTH_TITLES[name] for name in NODE_SETS)
-_NAMED_AFTER_FOLDERS = ("cora", "citeseer", "pubmed", "amazon-photo")
 
 
 def data_title(dataset: str, model: str = "") -> str:
     """`Cora, GAT`: a data set and, unless it is the usual one, the model."""
     clean = clean_name(dataset)
-    title = CATALOGUE[clean].folder if clean in _NAMED_AFTER_FOLDERS else TRUTH_TITLES.get(clean)
+    title = CATALOGUE[clean].title or clean if clean in CATALOGUE else clean
     shown = model.replace("gcn", "GCN").replace("gat", "GAT")
-    return ", ".join(part for part in (title or clean, shown) if part)
+    return ", ".join(part for part in (title, shown) if part)
 
 
 # --- folders and origins of raw files ----------------------------------------------------------
