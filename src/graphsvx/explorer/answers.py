@@ -169,9 +169,9 @@ class Answers:
         return question.samples is None and (error is None or error <= self.limits.tolerance)
 
 
-def _entry(value: float, error: float, **more: Any) -> dict[str, Any]:
+def _entry(value: float, error: float, **others: Any) -> dict[str, Any]:
     """A value with its error as the page reads them."""
-    return {**more, "value": finite(value), "error": finite(error)}
+    return {**others, "value": finite(value), "error": finite(error)}
 
 
 def _region(region: Region, name: str) -> dict[str, Any]:

@@ -131,10 +131,10 @@ def _table_of_graphs(workspace: Workspace, model: str) -> Predictions:
     best, predicted = scores.max(-1)
     size = np.array([graph.num_nodes for graph in workspace.graphs], dtype=np.int64)
     labels = [graph.stores[0].get("y") for graph in workspace.graphs]
-    known = workspace.scale != "value" and all(
+    has_classes = workspace.scale != "value" and all(
         torch.is_tensor(y) and y.numel() == 1 and not y.is_floating_point() for y in labels
     )
-    label = np.array([int(y) for y in labels], dtype=np.int64) if known else None
+    label = np.array([int(y) for y in labels], dtype=np.int64) if has_classes else None
     ids = np.arange(len(scores))
     return Predictions(label, predicted.cpu().numpy(), best.cpu().numpy(), size, ids)
 
