@@ -312,9 +312,10 @@ def study_of(
 
 @cache
 def hash_of_code() -> str:
-    """SHA-256 of all code of the library and of the experiments."""
+    """SHA-256 of all code of the library and of the experiments, and of their tables."""
     root, code = Path(__file__).parents[2], hashlib.sha256()
-    for file in sorted((*root.glob("graphsvx/**/*.py"), *root.glob("graphsvx_lab/**/*.py"))):
+    patterns = ("graphsvx/**/*.py", "graphsvx_lab/**/*.py", "graphsvx_lab/**/*.csv")
+    for file in sorted(file for pattern in patterns for file in root.glob(pattern)):
         code.update(f"{file.relative_to(root)};".encode() + file.read_bytes())
     return code.hexdigest()
 
