@@ -219,7 +219,7 @@ def test_interactions_of_extreme_kernels_are_finite(index, lengths) -> None:
         factor = kernel.factor(signs)
         process = ParityProcess(kernel, signs, rng.normal(size=(31, 1)), factor, np.ones(1), 15)
         for members in sets:
-            rule = index.quadrature(members.shape[1], 3)
+            rule = index(members.shape[1], 3).quadrature()
             assert all(np.isfinite(part).all() for part in process.interactions(members, rule))
 
 

@@ -83,11 +83,11 @@ def interactions(
 
     def part_of_index(parity: Parity, sets: Ids) -> tuple[Floats, Floats]:
         size = sets.shape[1]
-        rule = index.quadrature(size, order)
+        rule = index(size, order).quadrature()
         symmetric = symmetrised(rule, parity * (-1) ** size)
         if not len(symmetric.nodes):
             return np.zeros((len(sets), y.shape[1])), np.zeros(y.shape[1])
-        if (size, parity) == (1, -1) and _same(symmetric, symmetrised(SII().quadrature(1, 1), 1)):
+        if (size, parity) == (1, -1) and _same(symmetric, symmetrised(SII()(1, 1).quadrature(), 1)):
             return credit, errors  # Shapley values depend on the odd part alone
         if parity not in process:
             ends = (at_full + parity * at_empty)[None]
@@ -143,7 +143,7 @@ def exact_interactions(
         by_inside = []
         for inside in range(size + 1):
             x, y = r - inside, b - (size - inside)
-            weight = index(size, order, np.maximum(x, 0), np.maximum(y, 0))
+            weight = index(size, order).of_states(np.maximum(x, 0), np.maximum(y, 0))
             signed = (-1.0) ** (size - inside) * weight
             by_inside.append(np.where((x >= 0) & (y >= 0), signed, 0.0))
         return by_inside
