@@ -224,6 +224,18 @@ def test_the_same_seed_draws_the_same_rows_and_another_one_others() -> None:
     assert not np.array_equal(rows(1), rows(2))
 
 
+def test_fewer_pairs_of_even_sizes_are_smaller_and_weigh_the_same_in_sum() -> None:
+    game = FunctionGame(lambda rows: torch.zeros(len(rows)), 40)
+    sizes, weights = [], []
+    for even_pairs in (512, 16):
+        masks = Paired()(game, 402, torch.Generator().manual_seed(0), even_pairs)
+        of_row = masks.rows.sum(1)
+        sizes.append(np.minimum(of_row, 40 - of_row).mean())
+        weights.append(masks.weights.sum())
+    assert sizes[1] < 0.9 * sizes[0]
+    assert weights[1] == pytest.approx(weights[0])
+
+
 def test_every_player_is_drawn_equally_often() -> None:
     """How often each of 9 is in 4000 coalitions of size 4: 4 in 9 times."""
     rng, counts, size = torch.Generator().manual_seed(0), np.zeros(9), 0

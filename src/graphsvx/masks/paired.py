@@ -42,14 +42,19 @@ class Paired(Checked):
     stretch: Annotated[int, Range(1, 1000)] = 4
     separate = True
 
-    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
-        """Pairs of rows whose distinct states fit the budget."""
+    def __call__(
+        self, game: Game, budget: int, rng: torch.Generator, even_pairs: int = _EVEN_PAIRS
+    ) -> Masks:
+        """Pairs of rows whose distinct states fit the budget.
+
+        `even_pairs`: how many come first, with sizes drawn evenly.
+        """
         players = game.players
         if players < 2:
             none = np.zeros((0, players), dtype=bool)
             return Masks(none, game.states(none), np.zeros(0), exact=True)
         calls = max(2, budget - 2)
-        strata = _strata(players)
+        strata = _strata(players, even_pairs)
         listed = strata.enumerable(calls // 2)
         pairs = most = 0
         if listed < strata.count:
@@ -99,11 +104,11 @@ def _within(states: Ids, most: int) -> int:
 class _Strata:
     """Coalitions of M players by the smaller of their size and their complement's.
 
-    The first draws go evenly over the sizes, the others by the root of the kernel.
+    The first `even_pairs` draws go evenly over the sizes, the others by the root of the kernel.
     """
 
-    def __init__(self, players: int) -> None:
-        self.players = players
+    def __init__(self, players: int, even_pairs: int = _EVEN_PAIRS) -> None:
+        self.players, self.even_pairs = players, even_pairs
         self.count = players // 2
         sizes = np.arange(1, self.count + 1)
         # A stratum has two sizes; the one in the middle has one, which counts half.
@@ -128,7 +133,7 @@ class _Strata:
 
     def shares(self, pairs: int) -> Floats:
         """Expected shares of the strata in so many draws."""
-        first = min(pairs, _EVEN_PAIRS) / max(pairs, 1)
+        first = min(pairs, self.even_pairs) / max(pairs, 1)
         return first * self.even + (1 - first) * self.root
 
     def pairs_of(self, listed: int) -> tuple[Bools, Ids]:
@@ -156,8 +161,8 @@ class _Strata:
         spread = (start + GOLDEN * spread) % 1.0
         strata = np.concatenate(
             [
-                _strata_at(self.even, spread[:_EVEN_PAIRS]),
-                _strata_at(self.root, spread[_EVEN_PAIRS:]),
+                _strata_at(self.even, spread[: self.even_pairs]),
+                _strata_at(self.root, spread[self.even_pairs :]),
             ]
         )
         places = np.flatnonzero(strata >= listed)[:pairs]
@@ -203,8 +208,8 @@ class _Strata:
 
 
 @lru_cache
-def _strata(players: int) -> _Strata:
-    return _Strata(players)
+def _strata(players: int, even_pairs: int) -> _Strata:
+    return _Strata(players, even_pairs)
 
 
 def _shares(amounts: Floats) -> Floats:

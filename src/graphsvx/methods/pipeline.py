@@ -21,6 +21,7 @@ from graphsvx.masks.base import split_budget
 from graphsvx.methods.played import FittedGame, PlayableGame, PlayedGame, estimator_for, fit_games
 from graphsvx.utils.context import components, give_up
 
+_FEW_EVEN_PAIRS = 128  # where derivatives tell of far players: neighbours need small sizes
 _FITTING = 0.9  # of the coalitions whose states fitted: another draw has others
 
 _LINEAR = (GaussianProcess, WLS, WLR)  # exact where rows have their own credit
@@ -58,10 +59,10 @@ class Sampling:
         return isinstance(self.estimator, GaussianProcess)
 
     @property
-    def pairs_for_process(self) -> bool:
-        """Whether a Gaussian process is fitted to pairs of coalitions, or the game is exact."""
+    def pairs_for_process(self) -> Paired | None:
+        """The mask, if a Gaussian process is fitted to its pairs where a game is not exact."""
         mask = self.mask.otherwise if isinstance(self.mask, Auto) else self.mask
-        return isinstance(mask, Paired) and self.fits_process
+        return mask if isinstance(mask, Paired) and self.fits_process else None
 
     def play(self, game: PlayableGame, budget: int, most_calls: int | None = None) -> PlayedGame:
         """Choose and evaluate coalitions of one game; a BudgetError if they exceed its memory.
@@ -106,10 +107,10 @@ class Sampling:
 
         Derivatives take no part where coalitions make the game exact.
         """
-        rng, derivatives = self.rng(game.side), None
+        rng, derivatives, paired = self.rng(game.side), None, self.pairs_for_process
         if (
             isinstance(game, GraphGame)
-            and self.pairs_for_process
+            and paired is not None
             and components().derivatives
             and game.players >= 2
             and game.player_prior() is not None
@@ -119,6 +120,8 @@ class Sampling:
         if derivatives is not None:
             coalitions = max(4, coalitions - derivatives.calls - derivatives.evaluated)
             derivatives = derivatives if derivatives.players.any() else None
+        if derivatives is not None and type(paired) is Paired:  # another class has other arguments
+            return paired(game, coalitions, rng, _FEW_EVEN_PAIRS), derivatives
         return self.draw(game, coalitions, rng), derivatives
 
     def draw(self, game: Game, coalitions: int, rng: torch.Generator) -> Masks:
