@@ -31,37 +31,27 @@ def edges_to_nodes(ends: Tensor, values: Tensor, nodes: Tensor) -> Tensor:
     A node without edges gets 0. Of two edges with equal magnitude and opposite sign the positive
     one counts.
     """
-    result = values.new_zeros(values.shape[0], len(nodes))
-    if ends.numel() == 0 or len(nodes) == 0:
-        return result
-    for end in ends:
-        places, matched = _places(end, nodes)
-        positions = places.expand(values.shape[0], -1)
-        high = torch.zeros_like(result).scatter_reduce(1, positions, values[:, matched], "amax")
-        low = torch.zeros_like(result).scatter_reduce(1, positions, values[:, matched], "amin")
-        for candidate in (high, low):
-            better = (candidate.abs() > result.abs()) | (
-                (candidate.abs() == result.abs()) & (candidate > result)
-            )
-            result = torch.where(better, candidate, result)
-    return result
+    places, matched = _places(ends.reshape(-1), nodes)
+    scores = values.repeat(1, 2)[:, matched]
+    none, positions = values.new_zeros(len(values), len(nodes)), places.expand(len(values), -1)
+    high = none.scatter_reduce(1, positions, scores, "amax")
+    low = none.scatter_reduce(1, positions, scores, "amin")
+    return torch.where(-low > high, low, high)
 
 
 def nodes_to_edges(nodes: Tensor, values: Tensor, ends: Tensor) -> Tensor:
     """Scores [outputs, edges] from scores [outputs, nodes]; edges without scored ends get 0."""
-    result = values.new_zeros(values.shape[0], ends.shape[1])
-    if ends.numel() == 0 or len(nodes) == 0:
-        return result
-    count = torch.zeros(ends.shape[1], dtype=values.dtype)
-    for end in ends:
-        places, matched = _places(end, nodes)
-        result[:, matched] += values[:, places]
-        count += matched.to(values)
-    return result / count.clamp(min=1)
+    places, matched = _places(ends.reshape(-1), nodes)
+    scores = values.new_zeros(len(values), ends.numel())
+    scores[:, matched] = values[:, places]
+    count = matched.view(ends.shape).sum(0)
+    return scores.view(-1, *ends.shape).sum(1) / count.clamp(min=1)
 
 
 def _places(ids: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """Positions among `nodes` of those `ids` that are there, and which ones these are."""
+    if not len(nodes):
+        return ids[:0], torch.zeros_like(ids, dtype=torch.bool)
     order = torch.argsort(nodes)
     place = torch.searchsorted(nodes[order], ids).clamp(max=len(nodes) - 1)
     matched = nodes[order][place] == ids

@@ -365,7 +365,7 @@ class ParityProcess:
         shares, moved = np.zeros((len(self.signs), len(sets))), self.kernel.moved
         for node, weight in zip(*rule, strict=True):
             factors = np.where(self.signs > 0, 1 - (1 - node) * moved, 1 - node * moved)
-            products = _parity_products(self.signs * moved / factors, sets)
+            products = (self.signs * moved / factors)[:, sets].prod(2)
             shares += (weight * factors.prod(1))[:, None] * products
         return shares
 
@@ -375,17 +375,9 @@ class ParityProcess:
         apart = (p + q - 2 * p * q).reshape(-1)
         weights = (rule.weights[:, None] * symmetric.weights).reshape(-1)
         factors = 1 - self.kernel.moved * apart[:, None]
-        products = _parity_products(2 * self.kernel.moved / factors, sets)
+        products = (2 * self.kernel.moved / factors)[:, sets].prod(2)
         variance: Floats = (weights * factors.prod(1)) @ products
         return variance
-
-
-def _parity_products(columns: Floats, sets: Ids) -> Floats:
-    """Products of the columns of each set, [rows, sets]."""
-    products: Floats = columns[:, sets[:, 0]]
-    for place in range(1, sets.shape[1]):
-        products *= columns[:, sets[:, place]]
-    return products
 
 
 def _mean_squares(parity: Parity, factor: Floats, part: Floats, seen: int) -> tuple[Floats, Floats]:
