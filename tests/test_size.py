@@ -14,7 +14,7 @@ BOUNDS = {
     "graphsvx/cli": 1_870,
     "graphsvx/core": 4_920,
     "graphsvx/engine": 5_270,
-    "graphsvx/estimators": 3_630,
+    "graphsvx/estimators": 3_530,
     "graphsvx/explorer": 2_790,
     "graphsvx/games": 1_100,
     "graphsvx/generators": 550,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids
 from graphsvx.estimators import GaussianProcess, logits
-from graphsvx.estimators.gaussian_process import Known, Outcomes
+from graphsvx.estimators.gaussian_process import Known
 from graphsvx.estimators.logits import (
     Link,
     LogitModel,
@@ -75,7 +75,7 @@ def played(game: MessageGame, budget: int, seed: int) -> tuple[Masks, Tensor, Kn
     masks = Paired()(game, budget, torch.Generator().manual_seed(seed))
     ends = game.states(np.repeat([[False], [True]], game.players, 1))
     values = game.values(np.concatenate([ends, masks.states]))
-    known = Known(game.prior, outcomes=Outcomes(values.numpy(), slice(0, 1)))
+    known = Known(game.prior, outcomes=(values.numpy(), slice(0, 1)))
     return masks, values[:, :1], known
 
 
@@ -107,7 +107,7 @@ def test_pairs_are_predicted_as_by_a_fit_to_all_others() -> None:
     masks, _, known = played(game, 150, 0)
     assert known.prior is not None
     assert known.outcomes is not None
-    outcomes = known.outcomes.probabilities
+    outcomes = known.outcomes[0]
     fitted = fit_logits(masks, known.prior, outcomes, slice(0, 1))
     assert fitted is not None
     for pair in (0, 7):

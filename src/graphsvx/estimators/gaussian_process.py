@@ -39,24 +39,16 @@ _LEAST_SHARE = 0.01  # of the relevance of players whose credit is known by deri
 
 
 @dataclass(frozen=True, eq=False)
-class Outcomes:
-    """Probabilities of all outputs, of which only some are explained."""
-
-    probabilities: Floats
-    """[2 + rows, outputs]: of the empty, the full and the drawn coalitions."""
-    columns: slice
-    """The explained outputs."""
-    memory: int | None = None
-    """Bytes that a fit to them may take; None: unlimited."""
-
-
-@dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of a game beside the values of coalitions."""
+    """What is known of a game beside the explained values of coalitions."""
 
     prior: PlayerPrior | None = None
     derivatives: ExpectedCredit | None = None
-    outcomes: Outcomes | None = None
+    outcomes: tuple[Floats, slice] | None = None
+    """Probabilities of all outputs, [2 + rows, outputs], of the empty, the full and the drawn
+    coalitions, and the explained columns."""
+    memory: int | None = None
+    """Bytes that a fit to them may take; None: unlimited."""
 
 
 _NOTHING = Known()
@@ -111,7 +103,7 @@ class GaussianProcess(Checked):
 
         None: too few coalitions to tell logits, so many that they are not needed, or no memory.
         """
-        prior, outcomes, derivatives = knowledge.prior, knowledge.outcomes, knowledge.derivatives
+        prior, derivatives, outcomes = knowledge.prior, knowledge.derivatives, knowledge.outcomes
         coalitions, players = game.masks.rows.shape
         if prior is None or outcomes is None or not components().logits:
             return None
@@ -120,11 +112,11 @@ class GaussianProcess(Checked):
         if (
             not _LEAST_FOR_LOGITS <= coalitions <= _MOST_FOR_LOGITS * players
             or not 2 <= np.count_nonzero(prior.direct) <= _MOST_DIRECT
-            or outcomes.probabilities.shape[1] > _MOST_LOGITS
-            or not fits_memory(outcomes.memory, needed)
+            or outcomes[0].shape[1] > _MOST_LOGITS
+            or not fits_memory(knowledge.memory, needed)
         ):
             return None
-        logits = fit_logits(game.masks, prior, outcomes.probabilities, outcomes.columns)
+        logits = fit_logits(game.masks, prior, *outcomes)
         if logits is None:
             return None
         model, logit_scores = logits
@@ -145,11 +137,9 @@ class GaussianProcess(Checked):
         if derivatives is None:
             return self._of_values(game, prior)
         credit = torch.from_numpy(derivatives.values)
-        shared = torch.empty(len(game.values) + 2, credit.shape[1], dtype=credit.dtype)
-        shared[0], shared[1] = 0.0, credit.sum(0)
-        for first in range(0, len(game.values), BLOCK):
-            rows = torch.from_numpy(game.masks.rows[first : first + BLOCK])
-            shared[2 + first : 2 + first + len(rows)] = rows.to(credit.dtype) @ credit
+        ends = torch.stack([torch.zeros_like(credit[0]), credit.sum(0)])
+        blocks = torch.from_numpy(game.masks.rows).split(BLOCK)
+        shared = torch.cat([ends, *(rows.to(credit.dtype) @ credit for rows in blocks)])
         left = None if prior is None else _without_known(prior, derivatives)
         rest = self._of_values(_without(game, shared), left)
         of_values = rest.plus(derivatives.values.T, np.zeros_like(derivatives.values.T))

@@ -175,13 +175,6 @@ def player_blocks(rows: Bools) -> Iterator[slice]:
         yield slice(first, min(first + step, rows.shape[1]))
 
 
-def _row_blocks(rows: Bools) -> Iterator[slice]:
-    """Rows in blocks of about as many numbers."""
-    step = max(4, _ENTRIES_AT_ONCE // max(1, rows.shape[1]) // 4 * 4)
-    for first in range(0, len(rows), step):
-        yield slice(first, first + step)
-
-
 def surrogate(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: Tensor) -> Fit:
     """A `Fit` of this credit, with the weighted R² of the linear surrogate g on the rows."""
     weights = masks.weights
@@ -190,12 +183,10 @@ def surrogate(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: T
         return Fit(phi, errors, base, torch.ones_like(base))
     y, credit = values.numpy(), phi.numpy().T
     missed = y - base.numpy()
-    players = list(player_blocks(masks.rows))
-    for block in _row_blocks(masks.rows):
-        # Whole rows become numbers far faster than a few columns of them.
-        on = masks.rows[block].astype(np.float64)
-        for part in players:
-            missed[block] -= on[:, part] @ credit[part]
+    step = max(4, _ENTRIES_AT_ONCE // max(1, len(credit)) // 4 * 4)
+    for first in range(0, len(missed), step):
+        block = slice(first, first + step)
+        missed[block] -= masks.rows[block].astype(np.float64) @ credit
     lost = weights @ missed**2
     spread = weights @ (y - weights @ y / total) ** 2
     flat = spread <= 1e-18 * total

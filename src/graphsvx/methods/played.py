@@ -12,7 +12,7 @@ from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.estimators import Estimator, Fit, GaussianProcess
 from graphsvx.estimators.controls import ControlledWLS
-from graphsvx.estimators.gaussian_process import Known, Outcomes
+from graphsvx.estimators.gaussian_process import Known
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import PlayedRows
 from graphsvx.games.derivatives import ExpectedCredit
@@ -67,12 +67,11 @@ class PlayedGame:
 
     def known(self, outputs: Sequence[int]) -> Known:
         """What is known of the chosen outputs beside the values of coalitions."""
-        columns, derivatives, outcomes = columns_of(outputs), self.derivatives, None
+        columns, derivatives = columns_of(outputs), self.derivatives
         if derivatives is not None and derivatives.columns != columns:
             derivatives = None
-        if self.game.probabilities:
-            outcomes = Outcomes(self.values.numpy(), columns, self.game.memory)
-        return Known(self.game.player_prior(), derivatives, outcomes)
+        outcomes = (self.values.numpy(), columns) if self.game.probabilities else None
+        return Known(self.game.player_prior(), derivatives, outcomes, self.game.memory)
 
 
 def columns_of(outputs: Sequence[int]) -> slice:
