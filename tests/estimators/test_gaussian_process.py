@@ -107,7 +107,7 @@ def test_a_process_alone_has_a_wider_variance(seed: int) -> None:
     signs = np.concatenate([np.ones((1, 40)), 2.0 * masks.rows[::2] - 1])
     odd = np.concatenate([[(full - empty).numpy()], values[::2].numpy() - values[1::2].numpy()]) / 2
     likeliest, evidence = average_processes(Coalitions.of(signs), odd, None)
-    alone = likeliest.evidence().variance
+    alone = likeliest.evidence.variance
     assert (evidence.variance >= 2**0.5 * alone * (1 - 1e-9)).all()
 
 

@@ -138,7 +138,7 @@ class GaussianProcess(Checked):
             return self._of_values(game, prior)
         credit = torch.from_numpy(derivatives.values)
         ends = torch.stack([torch.zeros_like(credit[0]), credit.sum(0)])
-        blocks = torch.from_numpy(game.masks.rows).split(BLOCK)
+        blocks = torch.split(torch.from_numpy(game.masks.rows), BLOCK)
         shared = torch.cat([ends, *(rows.to(credit.dtype) @ credit for rows in blocks)])
         left = None if prior is None else _without_known(prior, derivatives)
         rest = self._of_values(_without(game, shared), left)

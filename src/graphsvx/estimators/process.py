@@ -57,12 +57,8 @@ class Process:
     whitened: Floats
     """factor^-1 y: row i is the standardised one-step-ahead error of pair i, so that errors on
     held-out pairs, if they come last, need no other fit."""
-    scale: Floats
-    """Variance of the process in units of the values, by pairs that nothing was chosen on."""
-    credit: Floats
-    """Shapley values of g, [M, outputs]."""
-    left: Floats
-    """Posterior variance of the Shapley values, [M]."""
+    evidence: Evidence
+    """Shapley values of g with their posterior variances, in units of the values."""
     disagreement: Floats
     """How far the other pairs move the Shapley values that those chosen on give, in multiples of
     what the variances say, [outputs]; at least 1."""
@@ -76,11 +72,19 @@ class Process:
         values, shares = whitened[:, :outputs].copy(), whitened[:, outputs:]
         prior = kernel.prior(mixture)
         moved, explained = shares[fitted:].T @ values[fitted:], squares(shares[fitted:])
+        # Variance of the process in units of the values, by pairs that nothing was chosen on.
         scale = (values[fitted if fitted < len(values) else 0 :] ** 2).mean(0)
         apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), LEAST)).mean(0)
         left = np.maximum(prior - explained - squares(shares[:fitted]), 1e-10 * prior)
         credit = shares[:fitted].T @ values[:fitted] + moved
-        return Process(kernel, mixture, factor, values, scale, credit, left, np.maximum(apart, 1))
+
+        def of_sums(weights: Floats) -> Floats:
+            shares = solve_lower(factor, kernel.shapley(mixture) @ weights)
+            prior = kernel.prior_of_sums(mixture, weights)
+            return np.multiply.outer(scale, np.maximum(prior - squares(shares), 1e-10 * prior))
+
+        evidence = Evidence(credit.T, np.multiply.outer(scale, left), of_sums)
+        return Process(kernel, mixture, factor, values, evidence, np.maximum(apart, 1))
 
     def at(self, members: Bools) -> Floats:
         """g at other pairs, given by one coalition of each, [pairs, outputs]."""
@@ -91,17 +95,6 @@ class Process:
             others = self.kernel.coalitions.others(signs)
             blocks.append(self.kernel.expected(others, self.mixture, solved))
         return np.concatenate(blocks)
-
-    def evidence(self) -> Evidence:
-        """Shapley values with their posterior variances, in units of the values."""
-
-        def of_sums(weights: Floats) -> Floats:
-            shares = solve_lower(self.factor, self.kernel.shapley(self.mixture) @ weights)
-            prior = self.kernel.prior_of_sums(self.mixture, weights)
-            left: Floats = np.maximum(prior - squares(shares), 1e-10 * prior)
-            return np.multiply.outer(self.scale, left)
-
-        return Evidence(self.credit.T, np.multiply.outer(self.scale, self.left), of_sums)
 
     def description(self) -> str:
         """The parts of the covariance, in words."""
@@ -145,7 +138,7 @@ def average_processes(
     if len(processes) == 1:  # no others whose differences say what the covariance leaves open
         alone = min(_PRIOR_INFLATION, players / _FEW_PLAYERS)
         disagreement = np.maximum(disagreement, np.sqrt(alone * disagreement))
-    parts = [process.evidence() for process in processes]
+    parts = [process.evidence for process in processes]
     evidence = average(parts, np.repeat(weights[:, None], odd.shape[1], 1)).widened(disagreement)
     r2 = _held_out_r2(processes[0], odd, count // 2 if few else len(chosen_ids))
     return processes[0], replace(evidence, source=processes[0].description(), held_out_r2=r2)
