@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from graphsvx.generators import CutEdges, GameSetup, Isolate
 from graphsvx.methods.baseline import Method, perturbed_scores
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import Count, NotNegative, checked, checks_arguments
+from graphsvx.utils.constraints import Count, NotNegative, checked, describes_arguments
 
 __all__ = [
     "Fidelity",
@@ -57,6 +57,27 @@ Compared = Literal["probability", "label"]
 Level = Literal["nodes", "edges", "features"]
 Key = int | tuple[int, int]
 """A node, a column of the features, or the two ends of an edge."""
+P = ParamSpec("P")
+T = TypeVar("T")
+_ARGUMENTS = {
+    "explanation": "of any method.",
+    "first": "an explanation.",
+    "second": "another one, over the same players or others.",
+    "model": "the explained model, as in `graphsvx.explain`.",
+    "data": "the graph that was explained.",
+    "top": "how many players, or their share of all if below 1.",
+    "compare": "the explained score, or whether the predicted class stays.",
+    "by": '"value" ranks by signed credit, "absolute" by its size.',
+    "level": '"nodes", "features" or "edges"; by default what the explanation has.',
+    "output": "what the model returns, as in `graphsvx.explain`.",
+    "scale": "of the scores, as in `graphsvx.explain`.",
+}
+"""What measures have in common, in the words of their docstrings."""
+
+
+def _measure(returns: str, **described: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a measure: its arguments are checked, and listed in its docstring."""
+    return describes_arguments(_ARGUMENTS | described, returns)
 
 
 # --- the top players of an explanation ------------------------------------------------------
@@ -119,7 +140,7 @@ class Fidelity(NamedTuple):
     minus: float
 
 
-@checks_arguments
+@_measure("`Fidelity(plus, minus)`.", explanation="of a node, a group of nodes or a graph.")
 def fidelity(
     explanation: Explanation,
     model: Callable[..., Any],
@@ -141,18 +162,6 @@ def fidelity(
     (tested). It has no "probability", and it applies soft masks without thresholding: a method
     that gives every edge 0.6 is scored on a graph with all messages scaled by 0.6.
 
-    Args:
-        explanation: of a node, a group of nodes or a graph.
-        model, data: the explained model, and the graph that was explained.
-        top: how many players, or their share of all if below 1.
-        compare: the explained score, or whether the predicted class stays.
-        by: "value" ranks by signed credit, "absolute" by its size.
-        level: "nodes", "features" or "edges"; by default what the explanation has.
-        output: what the model returns, as in `graphsvx.explain`.
-
-    Returns:
-        `Fidelity(plus, minus)`.
-
     Raises:
         InputError: `compare` is unknown.
         UnsupportedError: labels of a regression, or an explanation of a link or group.
@@ -168,19 +177,16 @@ def fidelity(
     return Fidelity(float((full - without)[target]), float((full - only)[target]))
 
 
-@checks_arguments
+@_measure(
+    "A number from 0 to 1, high is good.",
+    plus="fidelity+, high where the explanation is necessary.",
+    minus="fidelity-, low where it is sufficient.",
+    weights="of the two, adding up to 1.",
+)
 def characterization(plus: float, minus: float, weights: tuple[float, float] = (0.5, 0.5)) -> float:
     """Weighted harmonic mean of fidelity+ and 1 - fidelity- (GraphFramEx), computed by PyG.
 
     Defined for fidelities in [0, 1]; differences of scores outside that range are clamped.
-
-    Args:
-        plus: fidelity+, high where the explanation is necessary.
-        minus: fidelity-, low where it is sufficient.
-        weights: of the two, adding up to 1.
-
-    Returns:
-        A number from 0 to 1, high is good.
 
     Raises:
         InputError: the weights do not add up to 1.
@@ -192,7 +198,7 @@ def characterization(plus: float, minus: float, weights: tuple[float, float] = (
     return float(characterization_score(clamped[0], clamped[1], *weights))
 
 
-@checks_arguments
+@_measure("A number from 0 to 1, low is good.")
 def unfaithfulness(
     explanation: Explanation,
     model: Callable[..., Any],
@@ -208,12 +214,6 @@ def unfaithfulness(
     y are the class probabilities on the full graph, y' those on the explanation alone, as defined
     in GraphXAI. PyG documents the same but computes KL(y' || y): its arguments are swapped.
 
-    Args:
-        explanation, model, data, top, by, level, output: as in `fidelity`.
-
-    Returns:
-        A number from 0 to 1, low is good.
-
     Raises:
         UnsupportedError: the model is a regression.
 
@@ -226,17 +226,9 @@ def unfaithfulness(
     return float(1 - torch.exp(-terms.sum().clamp(min=0)))
 
 
-@checks_arguments
+@_measure("What is left, in units of the explained score.")
 def efficiency_residual(explanation: Explanation) -> float:
-    """|prediction - base - total|: 0 but for rounding for Shapley values (efficiency axiom).
-
-    Args:
-        explanation: of any method.
-
-    Returns:
-        What is left, in units of the explained score.
-
-    """
+    """|prediction - base - total|: 0 but for rounding for Shapley values (efficiency axiom)."""
     return abs(explanation.prediction - explanation.base - explanation.total)
 
 
@@ -316,7 +308,10 @@ def _outputs(
 # --- of the explanation itself --------------------------------------------------------------
 
 
-@checks_arguments
+@_measure(
+    "A number from 0 to 1, high where few players explain.",
+    threshold="share of the largest magnitude, where `top` is None.",
+)
 def sparsity(
     explanation: Explanation,
     *,
@@ -328,16 +323,6 @@ def sparsity(
 
     S is the set of `top` players, or, without `top`, of those with at least `threshold` of the
     largest magnitude. Soft masks and signed credit are rarely exactly 0, hence the threshold.
-
-    Args:
-        explanation: any.
-        top: how many players, or their share of all if below 1.
-        level: "nodes", "features" or "edges"; by default what the explanation has.
-        threshold: share of the largest magnitude, where `top` is None.
-
-    Returns:
-        A number from 0 to 1, high where few players explain.
-
     """
     values = scores(explanation, level or level_of(explanation))[1].abs()
     if not values.any():
@@ -347,7 +332,12 @@ def sparsity(
     return 1 - float((values >= threshold * values.max()).double().mean())
 
 
-@checks_arguments
+@_measure(
+    "0 where both classes have the same support, 1 where they share nobody.",
+    first="the explanation of a class, or of all outputs.",
+    second="that of another class.",
+    threshold="share of the largest positive credit that supports.",
+)
 def contrastivity(
     first: Explanation,
     second: Explanation | None = None,
@@ -360,15 +350,6 @@ def contrastivity(
     S is the set of players with at least `threshold` of the largest *positive* credit, i.e. those
     that support the class. With a single explanation of all outputs (`targets="all"`), the target
     is compared with the other class of highest score.
-
-    Args:
-        first: the explanation of a class, or of all outputs.
-        second: that of another class.
-        threshold: share of the largest positive credit that supports.
-        level: "nodes", "features" or "edges"; by default what the explanation has.
-
-    Returns:
-        0 where both classes have the same support, 1 where they share nobody.
 
     Raises:
         InputError: only one class was explained.
@@ -395,18 +376,9 @@ def contrastivity(
 # --- against other explanations -------------------------------------------------------------
 
 
-@checks_arguments
+@_measure("A number from -1 to 1.")
 def similarity(first: Explanation, second: Explanation, level: Level | None = None) -> float:
-    """Cosine similarity of two credit vectors over the union of their players; 1 if both are 0.
-
-    Args:
-        first, second: explanations, over the same players or others.
-        level: "nodes", "features" or "edges"; by default what the explanation has.
-
-    Returns:
-        A number from -1 to 1.
-
-    """
+    """Cosine similarity of two credit vectors over the union of their players; 1 if both are 0."""
     level = level or level_of(first)
     a, b = _by_player(first, level), _by_player(second, level)
     vectors = torch.tensor(
@@ -423,7 +395,16 @@ def _by_player(explanation: Explanation, level: Level) -> dict[Any, float]:
     return dict(zip(keys, values.tolist(), strict=True))
 
 
-@checks_arguments
+@_measure(
+    "A number from -1 to 1.",
+    data="the clean graph.",
+    method="the explainer.",
+    node="the explained node.",
+    graph="whether the whole graph is explained instead.",
+    noise="in standard deviations of each feature.",
+    repeats="number of noisy copies.",
+    seed="of the noise and of the explanations.",
+)
 def stability(
     model: Callable[..., Any],
     data: Any,
@@ -444,21 +425,6 @@ def stability(
     on the noisy copies is that of the clean data. 1 means that the noise changes nothing.
     (GraphXAI's instability is 1 minus the cosine of the worst copy.)
 
-    Args:
-        model: a trained model, as in `graphsvx.explain`.
-        data: the clean graph.
-        method: the explainer.
-        node: the explained node.
-        graph: whether the whole graph is explained instead.
-        noise: in standard deviations of each feature.
-        repeats: number of noisy copies.
-        level: "nodes", "features" or "edges"; by default what the explanation has.
-        output, scale: as in `graphsvx.explain`.
-        seed: of the noise and of the explanations.
-
-    Returns:
-        A number from -1 to 1.
-
     Raises:
         InputError: `repeats` is below 1 or `noise` below 0.
 
@@ -478,7 +444,7 @@ def stability(
     return sum(similarities) / len(similarities)
 
 
-@checks_arguments
+@_measure("A number from 0 to 1.")
 def consistency(
     first: Explanation,
     second: Explanation,
@@ -491,17 +457,6 @@ def consistency(
 
     The paper compares the top 20 % (or the top 10) features and nodes of a GCN and a GAT:
     `level=("features", "nodes")` takes the `top` of each.
-
-    Args:
-        first, second: explanations of two models.
-        top: how many players, or their share of all if below 1.
-        by: "value" ranks by signed credit, "absolute" by its size.
-        level: "nodes", "features" or "edges"; by default what the explanation has. Several
-            of them: `top` players of each.
-
-    Returns:
-        A number from 0 to 1.
-
     """
     levels = (level or level_of(first),) if isinstance(level, str | None) else level
     a, b = (
@@ -511,16 +466,12 @@ def consistency(
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
-@checks_arguments
+@_measure(
+    "The relative squared error; its root is the relative error.",
+    reference="exact values, or a better estimate.",
+)
 def relative_error(explanation: Explanation, reference: Explanation) -> float:
     """|phi - phi_ref|^2 / |phi_ref|^2 over all players; NaN if the reference is 0 everywhere.
-
-    Args:
-        explanation: an estimate.
-        reference: exact values, or a better estimate.
-
-    Returns:
-        The relative squared error; its root is the relative error.
 
     Raises:
         InputError: the two have other players.
@@ -535,27 +486,15 @@ def relative_error(explanation: Explanation, reference: Explanation) -> float:
             f"an error needs the same players on both sides, got {explanation.title} with "
             f"{explanation.method} and {reference.title} with {reference.method}"
         )
-    return _relative(_credit(explanation) - _credit(reference), reference)
+    return _relative(explanation.values - reference.values, reference)
 
 
-@checks_arguments
+@_measure("The sum of squared standard errors over the sum of squared credit; 0 if exact.")
 def expected_error(explanation: Explanation) -> float:
-    """The relative squared error that an explanation's own standard errors let expect.
-
-    Args:
-        explanation: with standard errors.
-
-    Returns:
-        The sum of squared standard errors over the sum of squared credit; 0 if exact.
-
-    """
+    """The relative squared error that an explanation's own standard errors let expect."""
     return _relative(explanation.errors, explanation)
 
 
-def _credit(e: Explanation) -> Tensor:
-    return torch.cat([e.feature_values, e.node_values, e.edge_values])
-
-
 def _relative(distance: Tensor, reference: Explanation) -> float:
-    size = float((_credit(reference) ** 2).sum())
+    size = float((reference.values**2).sum())
     return float((distance**2).sum()) / size if size > 0 else float("nan")

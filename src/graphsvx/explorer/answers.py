@@ -10,7 +10,6 @@ from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.stats import spearmanr
 
 from graphsvx.api import explain
@@ -203,10 +202,7 @@ def refinable(question: Question) -> bool:
 
 def _relative_error(explanation: Explanation) -> float | None:
     """Root mean square of the standard errors, relative to that of the credit; None: unknown."""
-    values = torch.cat(
-        [explanation.node_values, explanation.feature_values, explanation.edge_values]
-    )
-    size, error = float(values.norm()), float(explanation.errors.norm())
+    size, error = float(explanation.values.norm()), float(explanation.errors.norm())
     if not math.isfinite(error):
         return None
     if size == 0:

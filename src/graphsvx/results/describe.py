@@ -147,7 +147,7 @@ def _without(explanation: Explanation) -> str:
 
 def _groups(explanation: Explanation) -> str:
     """The groups whose credit is certain, where there are many players."""
-    certain = [group for group in folds(explanation) if group.sure and len(group.entries) > 1]
+    certain = [group for group in folds(explanation) if group.sure and len(group.members) > 1]
     certain.sort(key=lambda group: -abs(group.credit))
     words = [
         f"{'the ' if group.name[0].isdigit() else ''}{group.name} "

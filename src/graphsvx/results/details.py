@@ -67,10 +67,6 @@ class GraphTypes:
     relation: int | None = None
     """Links: the edge type whose score is explained."""
 
-    def type_of(self, number: int) -> int:
-        """Position of the type of a node, by its number among all nodes."""
-        return bisect_right(self.node_starts[:-1], number) - 1
-
     def node(self, number: int) -> tuple[str, int]:
         """Type and id within the type of a node, by its number among all nodes."""
         return self._within(self.node_starts, number)

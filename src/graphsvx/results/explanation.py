@@ -40,8 +40,6 @@ from graphsvx.results.credit import (
     branch_of,
     by_type,
     hop_of,
-    is_sure,
-    ranked,
     regions,
 )
 from graphsvx.results.details import (
@@ -54,6 +52,7 @@ from graphsvx.results.details import (
     PlayerSet,
     Selection,
 )
+from graphsvx.results.ranking import Players, entries
 from graphsvx.utils.constraints import Array, ArrayOf, Column, as_int, checked
 from graphsvx.utils.printable import one_line
 
@@ -64,9 +63,21 @@ if TYPE_CHECKING:
 __all__ = ["Credit", "Explanation", "FieldRecord", "Ranking"]
 
 
-def view(name: Literal["table", "printed", "plotted", "write", "notebook"]) -> Any:
+def view(name: str, module: str = "graphsvx.views") -> Any:
     """A function of `graphsvx.views`, which is built on explanations and imported when needed."""
-    return getattr(importlib.import_module("graphsvx.views"), name)
+    return getattr(importlib.import_module(module), name)
+
+
+def _part(kind: PlayerKind, part: Literal["ids", "values", "errors"], words: str) -> Any:
+    """A property: the ids of one kind of players, or their credit or errors for the target."""
+
+    def get(explanation: Explanation) -> Tensor:
+        credit = explanation.credit_by_kind[kind]
+        if part == "ids":
+            return credit.ids
+        return (credit.values if part == "values" else credit.errors)[explanation.row]
+
+    return property(get, doc=words)
 
 
 # Not a field: the model is not saved, copied or sent to other processes.
@@ -174,50 +185,22 @@ class Explanation:
         """Sum of all credit."""
         return float(self.node_values.sum() + self.feature_values.sum() + self.edge_values.sum())
 
-    @property
-    def node_ids(self) -> Tensor:
-        """Ids of the nodes that play."""
-        return self.node_credit.ids
+    node_ids = _part("node", "ids", "Ids of the nodes that play.")
+    node_values = _part("node", "values", "Signed credit of each node.")
+    node_errors = _part("node", "errors", "Standard error of each node's credit (0: exact).")
+    feature_ids = _part("feature", "ids", "Columns of x that play.")
+    feature_values = _part("feature", "values", "Signed credit of each feature.")
+    feature_errors = _part(
+        "feature", "errors", "Standard error of each feature's credit (0: exact)."
+    )
+    edge_ids = _part("edge", "ids", "The edges that play, [2, players].")
+    edge_values = _part("edge", "values", "Signed credit of each edge.")
+    edge_errors = _part("edge", "errors", "Standard error of each edge's credit (0: exact).")
 
     @property
-    def node_values(self) -> Tensor:
-        """Signed credit of each node."""
-        return self.node_credit.values[self.row]
-
-    @property
-    def node_errors(self) -> Tensor:
-        """Standard error of each node's credit (0: exact)."""
-        return self.node_credit.errors[self.row]
-
-    @property
-    def feature_ids(self) -> Tensor:
-        """Columns of x that play."""
-        return self.feature_credit.ids
-
-    @property
-    def feature_values(self) -> Tensor:
-        """Signed credit of each feature."""
-        return self.feature_credit.values[self.row]
-
-    @property
-    def feature_errors(self) -> Tensor:
-        """Standard error of each feature's credit (0: exact)."""
-        return self.feature_credit.errors[self.row]
-
-    @property
-    def edge_ids(self) -> Tensor:
-        """The edges that play, [2, players]."""
-        return self.edge_credit.ids
-
-    @property
-    def edge_values(self) -> Tensor:
-        """Signed credit of each edge."""
-        return self.edge_credit.values[self.row]
-
-    @property
-    def edge_errors(self) -> Tensor:
-        """Standard error of each edge's credit (0: exact)."""
-        return self.edge_credit.errors[self.row]
+    def values(self) -> Tensor:
+        """Signed credit of all players: features, then nodes, then edges."""
+        return torch.cat([credit.values[self.row] for credit in self.credit_by_kind.values()])
 
     @property
     def errors(self) -> Tensor:
@@ -316,44 +299,35 @@ class Explanation:
     @property
     def nodes(self) -> dict[Any, Any]:
         """Credit by node id; of a typed graph, by node type: a `TypeCredit` each."""
-        return self._by_id("node") if self.hetero is None else self._typed("node")
+        return self._by_id("node") if self.hetero is None else self._by_type("node")
 
     @property
     def features(self) -> dict[Any, Any]:
         """Credit by feature column; of a typed graph, by node type: a `TypeCredit` each."""
-        return self._by_id("feature") if self.hetero is None else self._typed("feature")
+        return self._by_id("feature") if self.hetero is None else self._by_type("feature")
 
     @property
     def edges(self) -> dict[Any, Any]:
         """Credit by edge (source, target); with edge types, by type: a `TypeCredit` each."""
-        return self.credit_by_ends() if self.types is None else self._typed("edge")
+        return self.credit_by_ends() if self.types is None else self._by_type("edge")
 
     def by_type(self) -> dict[str, float]:
         """Credit of all nodes of each node type; of their features where no nodes play."""
-        credits = self._typed("node") or self._typed("feature")
+        credits = self._by_type("node") or self._by_type("feature")
         return {name: credit.total for name, credit in credits.items()}
 
     def by_relation(self) -> dict[EdgeType, float]:
         """Credit of all edges of each edge type; a type and its reverse count as the first."""
-        return {name: credit.total for name, credit in self._typed("edge").items()}
+        return {name: credit.total for name, credit in self._by_type("edge").items()}
 
     def _by_id(self, kind: PlayerKind) -> dict[int, float]:
         credit = self.credit_by_kind[kind]
         return dict(zip(credit.ids.tolist(), credit.values[self.row].tolist(), strict=True))
 
-    def _typed(self, kind: PlayerKind) -> dict[Any, TypeCredit]:
-        return by_type(self.credit_by_kind[kind], kind, self.row, self.require_types())
-
-    def require_types(self) -> GraphTypes:
-        """The types of the explained graph.
-
-        Raises:
-            InputError: it has none.
-
-        """
+    def _by_type(self, kind: PlayerKind) -> dict[Any, TypeCredit]:
         if self.types is None:
             raise InputError("the explained graph has no types: it is no HeteroData")
-        return self.types
+        return by_type(self.credit_by_kind[kind], kind, self.row, self.types)
 
     # --- answers in sets ----------------------------------------------------------------
 
@@ -565,7 +539,7 @@ class Explanation:
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw it: the explanation graph where nodes or edges play, bars otherwise."""
-        return view("plotted")(self, ax=ax, **options)
+        return view("explanation", "graphsvx.views.plot")(self, ax=ax, **options)
 
     def to_html(self, path: str | Path, data: Any = None) -> None:
         """Write a report in one file that opens offline, with everything there is to see.
@@ -587,12 +561,14 @@ class Explanation:
     def __repr__(self) -> str:
         parts = [f"Explanation({self.title}"]
         parts += [f"prediction={self.prediction:.4f}", f"base={self.base:.4f}"]
-        for kind in ("node", "feature", "edge"):
-            credit = self.credit_by_kind[kind]
-            values, errors = credit.values[self.row].tolist(), credit.errors[self.row].tolist()
-            order = ranked(credit.values[self.row], None, "absolute")
-            sure = [i for i in order if is_sure(values[i], errors[i])][:3]
-            players = ", ".join(f"{credit.label(i)}: {values[i]:+.3f}" for i in sure)
-            if credit.players:
-                parts.append(f"{kind}s({credit.players})={{{players}}}")
+        kinds: tuple[Players, ...] = ("nodes", "features", "edges")
+        for kind in kinds:
+            ranked = entries(self, kind)
+            words = [
+                f"{entry.name.removeprefix(f'{kind[:-1]} ')}: {entry.credit:+.3f}"
+                for entry in ranked
+                if entry.sure
+            ]
+            if ranked:
+                parts.append(f"{kind}({len(ranked)})={{{', '.join(words[:3])}}}")
         return ", ".join([*parts, self.certificate.status]) + ")"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -139,12 +139,16 @@ _NEGLIGIBLE = 1e-6
 """Credit below this share of the largest is none."""
 
 
-def mask(credit: Tensor) -> Tensor:
+def mask(credit: Tensor, largest: float | None = None) -> Tensor:
     """Signed credit as a mask by its size: 0 where there is none, else from 0.99 to 1."""
     sizes = credit.abs()
-    largest = sizes.max() if credit.numel() else sizes.sum()
+    largest = _largest([credit]) if largest is None else largest
     on = sizes > _NEGLIGIBLE * largest
     return torch.where(on, LEAST + (1 - LEAST) * sizes / largest, torch.zeros_like(sizes))
+
+
+def _largest(credits: Iterable[Tensor]) -> float:
+    return max((float(credit.abs().max()) for credit in credits if credit.numel()), default=0.0)
 
 
 def stores_of(
@@ -171,15 +175,12 @@ def set_masks(
     """Masks of all types on one scale, by the size of their credit; 1 for `explained` nodes."""
     name = f"{kind}_credit"
     credited = [place for place in stores_of(converted, types, kind) if name in place[0]]
-    parts = [store[name] for store, _ in credited]
-    values = torch.split(
-        mask(torch.cat([part.reshape(-1) for part in parts])), [part.numel() for part in parts]
-    )
-    for (store, place), part, of_part in zip(credited, parts, values, strict=True):
-        store[f"{kind}_mask"] = of_part.reshape(part.shape).clone()
-        first = place.start or 0
-        inside = [node - first for node in explained if 0 <= node - first < len(part)]
-        store[f"{kind}_mask"][inside] = 1.0
+    largest = _largest(store[name] for store, _ in credited)
+    for store, place in credited:
+        store[f"{kind}_mask"] = mask(store[name], largest)
+        nodes = range(len(store[name]))
+        numbers = (node - (place.start or 0) for node in explained)
+        store[f"{kind}_mask"][[number for number in numbers if number in nodes]] = 1.0
 
 
 def _with_sizes(explanation: Any) -> Any:
@@ -188,9 +189,9 @@ def _with_sizes(explanation: Any) -> Any:
     for side, stores in (("node", picture.node_stores), ("edge", picture.edge_stores)):
         mask, credit = f"{side}_mask", f"{side}_credit"
         credited = [store for store in stores if credit in store and mask in store]
-        sizes = [store[credit].abs() for store in credited]
-        largest = max((float(size.max()) for size in sizes if size.numel()), default=0.0) or 1.0
-        for store, size in zip(credited, sizes, strict=True):
+        largest = _largest(store[credit] for store in credited) or 1.0
+        for store in credited:
+            size = store[credit].abs()
             shares = torch.where(size > 0, size / largest, 1.0)  # explained nodes have no credit
             store[mask] = torch.where(store[mask] > 0, shares, 0.0)
     return picture
@@ -350,17 +351,14 @@ def edge_credit(explanation: Explanation, edge_index: Tensor | None = None) -> T
     columns: dict[tuple[int, int], list[int]] = defaultdict(list)
     for column, (u, v) in enumerate(edge_index.t().tolist()):
         columns[u, v].append(column)
-    groups: Mapping[str, Sequence[tuple[int, ...]]] = (explanation.groups or Groups()).edges
-    players = [
-        (groups.get(entry.name, [entry.key]), entry.credit)
-        for entry in listed(explanation, "edges")
-    ]
-    played = {pair for pairs, _ in players for pair in pairs}
+    players = [(entry, members_of(explanation, entry)) for entry in listed(explanation, "edges")]
+    played = {pair for _, pairs in players for pair in pairs}
     apart = any(u != v and (v, u) in played for u, v in played)
     credit = torch.zeros(edge_index.shape[1], dtype=torch.float64)
-    for pairs, value in players:  # the two directions are one player unless they play apart
+    for entry, pairs in players:  # the two directions are one player unless they play apart
         reverse = [] if apart else [(v, u) for u, v in pairs if u != v]
-        _add(credit, [column for u, v in (*pairs, *reverse) for column in columns[u, v]], value)
+        places = [column for u, v in (*pairs, *reverse) for column in columns[u, v]]
+        _add(credit, places, entry.credit)
     return credit
 
 
@@ -370,11 +368,11 @@ def _add(credit: Tensor, places: Sequence[int], value: float) -> None:
         credit[list(places)] += value / len(places)
 
 
-def members_of(explanation: Explanation, entry: Entry) -> Sequence[int]:
-    """Nodes or columns that a player stands for."""
+def members_of(explanation: Explanation, entry: Entry) -> Sequence[Any]:
+    """Nodes, columns or edges that a player stands for."""
     groups = explanation.groups or Groups()
-    named = groups.nodes if entry.kind == "node" else groups.features
-    return named.get(entry.name, entry.key)
+    named = {"node": groups.nodes, "feature": groups.features, "edge": groups.edges}[entry.kind]
+    return named.get(entry.name, [entry.key] if entry.kind == "edge" else entry.key)
 
 
 def tensor_of(graph: Any, name: str) -> Tensor | None:
@@ -499,7 +497,7 @@ def to_shapiq(explanation: Explanation) -> Any:
     """
     shapiq = require_extra("shapiq", quiet=(Warning,))
     record, row = explanation.interactions, explanation.row
-    credit = torch.cat([part.values[row] for part in explanation.credit_by_kind.values()])
+    credit = explanation.values
     members, values = torch.arange(len(credit))[:, None], credit
     if record is not None:
         members, values = record.members.t(), record.values[row]

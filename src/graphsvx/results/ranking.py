@@ -35,14 +35,18 @@ Player = tuple[PlayerKind, tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Entry(Uncertain):
-    """One player, named, with its credit; `error` is NaN where the method gives none."""
+    """A player, or players that are shown as a group: a ring, a branch, all features or edges."""
 
     kind: PlayerKind
     key: tuple[int, ...]
-    """The id: a node, a column of x, or the two ends of an edge."""
+    """The id: a node, a column of x, or the two ends of an edge; (-1,) of several players."""
     name: str
+    """Of a group in words, with the number of players: "52 nodes 1 hop away"."""
     credit: float
     error: float
+    """Standard error: 0 where exact, NaN where it is not known."""
+    members: tuple[Entry, ...] = ()
+    """Of a group, those with the largest absolute credit first."""
 
     @property
     def player(self) -> Player:
@@ -143,20 +147,7 @@ MOST_BRANCHES = 12
 """Branches that are shown; where there are more, nodes are grouped by distance."""
 
 
-@dataclass(frozen=True)
-class Fold(Uncertain):
-    """Players that are shown as a group: a ring, a branch, all features or all edges."""
-
-    name: str
-    """In words, with the number of players: "52 nodes 1 hop away"."""
-    credit: float
-    error: float
-    """Standard error of the sum: 0 where exact, NaN where it is not known."""
-    entries: tuple[Entry, ...]
-    """Those with the largest absolute credit first."""
-
-
-def folds(explanation: Explanation, players: Players = "all") -> list[Fold]:
+def folds(explanation: Explanation, players: Players = "all") -> list[Entry]:
     """Groups that hold every player once, nearest nodes first; empty where there are few players.
 
     Nodes are grouped by branch where most of them have only one way to the explained node and
@@ -165,7 +156,7 @@ def folds(explanation: Explanation, players: Players = "all") -> list[Fold]:
     ranked = entries(explanation, players)
     if len(ranked) < FOLDED_FROM or explanation.selection is not None:
         return []
-    kinds = {
+    kinds: dict[PlayerKind, tuple[Entry, ...]] = {
         kind: tuple(e for e in ranked if e.kind == kind) for kind in ("node", "feature", "edge")
     }
     groups = []
@@ -173,7 +164,7 @@ def folds(explanation: Explanation, players: Players = "all") -> list[Fold]:
         entry_of = {entry.key[0]: entry for entry in kinds.pop("node")}
         for region, name in _regions(explanation) if entry_of else []:
             members = tuple(entry_of[node] for node in region.members if node in entry_of)
-            groups.append(Fold(name, region.value, region.error, members))
+            groups.append(Entry("node", (-1,), name, region.value, region.error, members))
     groups += [_total(explanation, kind, of_kind) for kind, of_kind in kinds.items() if of_kind]
     return groups if len(groups) > 1 else []
 
@@ -204,13 +195,14 @@ def _regions(explanation: Explanation) -> list[tuple[Region, str]]:
     return named
 
 
-def _total(explanation: Explanation, kind: str, ranked: tuple[Entry, ...]) -> Fold:
+def _total(explanation: Explanation, kind: PlayerKind, ranked: tuple[Entry, ...]) -> Entry:
     """All players of a kind; what a game shares out in total is known without error."""
     played = {game.name for game in explanation.certificate.games}
     finite = all(math.isfinite(entry.error) for entry in ranked)
     exact = (finite and f"{kind}s" in played) or all(entry.error == 0 for entry in ranked)
     credit = math.fsum(entry.credit for entry in ranked)
-    return Fold(count(len(ranked), kind), credit, 0.0 if exact else math.nan, ranked)
+    error = 0.0 if exact else math.nan
+    return Entry(kind, (-1,), count(len(ranked), kind), credit, error, ranked)
 
 
 # --- cells as a matrix: rows are nodes, columns features and what has none -----------------
@@ -268,15 +260,14 @@ def cell_table(explanation: Explanation, features: int = 12) -> CellTable:
             sizes[name] = max(sizes.get(name, 0.0), size / largest)
     columns = sorted(sizes, key=lambda name: -sizes[name])[:features]
     names = [presence, *columns, other]
-    values, variances, used = np.zeros((3, len(rows), len(names)))
+    shape = (len(rows), len(names))
+    values, variances = np.full(shape, np.nan), np.zeros(shape)
     for i, row in enumerate(rows.values()):
         for name, (value, error) in row.items():
             column = names.index(name if name in names else other)
-            values[i, column] += value
+            values[i, column] = np.nansum([values[i, column], value])
             variances[i, column] += error**2
-            used[i, column] = 1
-    values[used == 0] = np.nan
-    shown = used.any(0)
+    shown = np.isfinite(values).any(0)
     return CellTable(
         tuple(rows),
         tuple(map(explanation.node_label, rows)),

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Floats, Ids
 from graphsvx.errors import InputError
-from graphsvx.results.credit import PlayerKind
+from graphsvx.results.credit import PlayerKind, Ranking
 from graphsvx.results.explanation import Explanation, view
 from graphsvx.results.export import many_to_pandas, many_to_shap
-from graphsvx.utils.constraints import checked
+from graphsvx.utils.constraints import checked, shown
 from graphsvx.utils.imports import require_extra
 from graphsvx.utils.printable import html_table
 
@@ -104,11 +104,9 @@ class Summary:
         """Quantiles of the signed credit over explanations, [len(at), players]."""
         return np.asarray(np.quantile(self.filled, at, axis=0))
 
-    def top(
-        self, k: int | None = None, by: Literal["absolute", "value"] = "absolute"
-    ) -> list[Line]:
+    def top(self, k: int | None = None, by: Ranking = "absolute") -> list[Line]:
         """The `k` players with the largest mean absolute (or signed mean) credit, best first."""
-        absolute = checked(by, Literal["absolute", "value"], "by") == "absolute"
+        absolute = checked(by, Ranking, "by") == "absolute"
         score = self.mean_absolute if absolute else self.mean
         columns = (self.mean, self.mean_absolute, self.std, *self.interval(), self.count)
         return [
@@ -286,13 +284,12 @@ class Explanations(Sequence[Explanation]):
     """
 
     def __init__(self, explanations: Iterable[Explanation]) -> None:
-        if not isinstance(explanations, Iterable):
-            raise InputError(f"Explanations must be made of explanations, got {explanations!r:.80}")
-        self._explanations = tuple(explanations)
+        listed = explanations if isinstance(explanations, Iterable) else [explanations]
+        self._explanations = tuple(listed)
         for explanation in self._explanations:
             if not isinstance(explanation, Explanation):
                 raise InputError(
-                    f"Explanations must be made of explanations, got {type(explanation).__name__}"
+                    f"Explanations must be made of explanations, got {shown(explanation)}"
                 )
 
     def __len__(self) -> int:

@@ -251,6 +251,21 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
+def describes_arguments(
+    words: Mapping[str, str], returns: str
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a function: its arguments are checked, and its docstring lists them in `words`."""
+
+    def decorated(function: Callable[P, T]) -> Callable[P, T]:
+        names = inspect.signature(function).parameters
+        text, raises, errors = (inspect.getdoc(function) or "").partition("\n\nRaises:")
+        listed = "".join(f"\n    {name}: {words[name]}" for name in names)
+        function.__doc__ = f"{text}\n\nArgs:{listed}\n\nReturns:\n    {returns}{raises}{errors}"
+        return checks_arguments(function)
+
+    return decorated
+
+
 def as_int(value: Any, name: str) -> int:
     """A Python int from a Python, numpy or one-element tensor integer; raises for anything else."""
     return int(checked(value, int, name))

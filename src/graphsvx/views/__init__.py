@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -20,7 +20,6 @@ from graphsvx.results.describe import equation
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import (
     Entry,
-    Fold,
     cell_name,
     decimal,
     entries,
@@ -36,7 +35,7 @@ from graphsvx.utils.constraints import Range, checked
 from graphsvx.utils.printable import one_line
 from graphsvx.views.html import notebook, write
 
-__all__ = ["notebook", "plotted", "printed", "table", "write"]
+__all__ = ["notebook", "printed", "table", "write"]
 
 FOR, AGAINST, QUIET = "red", "blue", "dim"
 HALF = 10
@@ -87,17 +86,6 @@ def table(explanation: Explanation, top: int = 10) -> Table:
     ranked, groups = entries(explanation), folds(explanation)
     shown, rest = leading(ranked, top) if any(entry.sure for entry in ranked) else ([], ranked)
     hops = explanation.field.distances
-    players = [] if groups else _of_players(shown, rest, hops)
-    for group in groups:
-        players += _of_group(group, shown, hops)
-    pairs = [
-        _Row(f"{' and '.join(pair.players)} together", pair.value, pair.error)
-        for pair in leading_pairs(explanation)[:3]
-    ]
-    cells = [
-        _Row(cell_name(explanation, cell), cell.value, cell.error)
-        for cell in leading_cells(explanation, 5)
-    ]
     answers = [answer.line() for answer in explanation.answers]
     out = _frame(explanation, f"{equation(explanation)} ({scale_of(explanation)})", *answers)
     with_hops = explanation.kind == "node" and any(entry.kind == "node" for entry in shown)
@@ -110,52 +98,42 @@ def table(explanation: Explanation, top: int = 10) -> Table:
     if estimated:
         out.add_column("± s.e.", justify="right", no_wrap=True)
     out.add_column(Text(f"{'against':>{HALF}}│for"), justify="left", no_wrap=True)
-    for section in (players, pairs, cells):
-        for name, credit, error, style, hop in section:
-            texts = [Text(name, style=style), *[Text(hop)] * with_hops]
-            texts.append(Text(signed(credit, 4), style=style or (FOR if credit > 0 else AGAINST)))
-            texts += [Text(_error(error), style=QUIET)] * estimated
-            out.add_row(*texts, CreditBar(credit, largest))
-        if section is pairs and explanation.interactions and explanation.interactions.left_out:
-            left_out = f"pairs of {explanation.interactions.left_out} players left out"
-            out.add_row(Text(left_out, style=QUIET))
-        out.add_section()
+
+    def add(name: str, credit: float, error: str, style: str = "", hop: str = "") -> None:
+        texts = [Text(name, style=style), *[Text(hop)] * with_hops]
+        texts.append(Text(signed(credit, 4), style=style or (FOR if credit > 0 else AGAINST)))
+        out.add_row(*texts, *[Text(error, style=QUIET)] * estimated, CreditBar(credit, largest))
+
+    def add_players(shown: list[Entry], rest: list[Entry], indent: str = "") -> None:
+        """A row for each player of `shown`, and one for all others together."""
+        for entry in shown:
+            hop = str(hops.get(entry.key[0], "")) if entry.kind == "node" else ""
+            add(indent + entry.name, entry.credit, _error(entry.error), hop=hop)
+        if rest:
+            name = f"{indent}{len(rest)} more together{unsure_note(rest)}"
+            add(name, math.fsum(entry.credit for entry in rest), "", QUIET)
+
+    if not groups:
+        add_players(shown, rest)
+    for group in groups:
+        members = [entry for entry in group.members if entry in shown]
+        rest = [entry for entry in group.members if entry not in members]
+        if not members or len(group.members) > 1:
+            name = group.name if members else group.name + unsure_note(rest)
+            add(name, group.credit, _error(group.error), "" if group.sure else QUIET)
+        if members:
+            add_players(members, rest, "  " if len(group.members) > 1 else "")
+    out.add_section()
+    for pair in leading_pairs(explanation)[:3]:
+        add(f"{' and '.join(pair.players)} together", pair.value, _error(pair.error))
+    if explanation.interactions and explanation.interactions.left_out:
+        left_out = f"pairs of {explanation.interactions.left_out} players left out"
+        out.add_row(Text(left_out, style=QUIET))
+    out.add_section()
+    for cell in leading_cells(explanation, 5):
+        add(cell_name(explanation, cell), cell.value, _error(cell.error))
+    out.add_section()
     return out
-
-
-class _Row(NamedTuple):
-    """What a row of a table of players shows; `error` None: it is not known, nothing is said."""
-
-    name: str
-    credit: float
-    error: float | None
-    style: str = ""
-    hop: str = ""
-
-
-def _of_players(
-    shown: list[Entry], rest: list[Entry], hops: dict[int, int], indent: str = ""
-) -> list[_Row]:
-    """A row for each player of `shown`, and one for all others together."""
-    rows = []
-    for entry in shown:
-        hop = str(hops.get(entry.key[0], "")) if entry.kind == "node" else ""
-        rows.append(_Row(indent + entry.name, entry.credit, entry.error, hop=hop))
-    if rest:
-        name = f"{indent}{len(rest)} more together{unsure_note(rest)}"
-        rows.append(_Row(name, math.fsum(entry.credit for entry in rest), None, QUIET))
-    return rows
-
-
-def _of_group(group: Fold, shown: list[Entry], hops: dict[int, int]) -> list[_Row]:
-    """A row for the group, and below it rows for those of its players that are shown."""
-    members = [entry for entry in group.entries if entry in shown]
-    rest = [entry for entry in group.entries if entry not in members]
-    if members and len(group.entries) == 1:
-        return _of_players(members, [], hops)
-    name = group.name if members else group.name + unsure_note(rest)
-    total = _Row(name, group.credit, group.error, "" if group.sure else QUIET)
-    return [total, *(_of_players(members, rest, hops, "  ") if members else [])]
 
 
 def _frame(explanation: Explanation, *caption: str) -> Table:
@@ -191,9 +169,7 @@ def _generated_graph(explanation: Explanation) -> Table:
     return out
 
 
-def _error(error: float | None) -> str:
-    if error is None:
-        return ""
+def _error(error: float) -> str:
     if math.isnan(error):
         return "–"
     return f"± {error:.4f}" if error >= 5e-5 else "± 0" if error == 0 else f"± {error:.0e}"
@@ -205,10 +181,3 @@ def printed(explanation: Explanation, width: int = 100) -> str:
     with console.capture() as captured:
         console.print(table(explanation))
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")
-
-
-def plotted(explanation: Explanation, **options: Any) -> Any:
-    """Draw an explanation with matplotlib, an extra."""
-    from graphsvx.views import plot  # noqa: PLC0415  (needs matplotlib, an extra)
-
-    return plot.explanation(explanation, **options)

@@ -20,6 +20,7 @@ from scipy.spatial.distance import cdist
 from graphsvx.core.arrays import Floats, Ids
 from graphsvx.results.credit import Uncertain
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.export import members_of
 from graphsvx.results.ranking import listed
 from graphsvx.utils.constraints import checked
 from graphsvx.utils.printable import one_line
@@ -103,7 +104,7 @@ def drawing_of(explanation: Explanation) -> GraphDrawing:
             error=players[node].error if node in players else 0.0,
             plays=node in players,
             centre=node in explanation.centres,
-            shape=0 if types is None else types.type_of(node),
+            shape=0 if types is None else types.node_types.index(types.node(node)[0]),
         )
         for node, hop, category in zip(ids, field.hops.tolist(), classes, strict=True)
     )
@@ -134,18 +135,15 @@ def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Stroke, 
     )
 
 
-def _edge_credit(explanation: Explanation) -> list[tuple[tuple[int, ...], float]]:
+def _edge_credit(explanation: Explanation) -> list[tuple[Sequence[int], float]]:
     """Credit to draw on edges; each edge of a relation or meta-path shows that of its player."""
-    credit, groups = explanation.edge_credit, explanation.groups
-    values = explanation.edge_values.tolist()
-    if explanation.types is None or groups is None or not groups.edges:
-        return list(zip(credit.keys(), values, strict=True))
-    by_name = dict(zip(credit.names or (), values, strict=True))
-    return [
-        (ends, by_name[name])
-        for name, members in groups.edges.items()
-        for ends in {(min(ends), max(ends)) for ends in members}
-    ]
+    credited = []
+    for entry in listed(explanation, "edges"):
+        edges = [entry.key] if explanation.types is None else members_of(explanation, entry)
+        both_ways = len(edges) > 1
+        for ends in {(min(pair), max(pair)) for pair in edges} if both_ways else edges:
+            credited.append((ends, entry.credit))
+    return credited
 
 
 def dots_of(explanation: Explanation, drawing: GraphDrawing) -> dict[int, int]:

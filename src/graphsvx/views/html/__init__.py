@@ -9,23 +9,20 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from graphsvx.errors import InputError
-from graphsvx.results.certificate import Certificate
 from graphsvx.results.credit import PlayerKind
 from graphsvx.results.describe import adds_up, describe
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import tensor_of
-from graphsvx.results.ranking import Fold, cell_table, folds, leading_pairs, scale_of
+from graphsvx.results.ranking import Entry, cell_table, folds, leading_pairs, scale_of
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
@@ -204,7 +201,14 @@ def page_data(
     they are. `most_rows`: players in a table; the others are summed in a last row.
     `feature_names`: of all columns of `data.x`; those that play have theirs in the explanation.
     """
-    views = _views(explanation)
+    views, record, certificate = _views(explanation), explanation.cells, explanation.certificate
+    tables = [
+        _table(kind, explanation, most_rows)
+        for kind in PLAYERS
+        if explanation.credit_by_kind[kind].players
+    ]
+    if explanation.node_credit.players:  # the first
+        tables[0]["groups"] = _groups(views, tables[0]["rows"])
     return {
         "kind": explanation.kind,
         "typed": explanation.hetero is not None,
@@ -212,26 +216,41 @@ def page_data(
         "meaning": explanation.meaning,
         "scale": scale_of(explanation),
         "target_row": explanation.row,
-        "outputs": [_output(view) for view in views],
+        "outputs": [
+            {
+                "id": view.target,
+                "name": view.class_name(view.target),
+                "title": view.title,
+                "base": _number(view.base),
+                "prediction": _number(view.prediction),
+                "total": _number(view.total),
+                "addsUp": adds_up(view),
+                "sentences": describe(view),
+                "account": describe(view, "expert"),
+            }
+            for view in views
+        ],
         "graph": _graph(views, explanation, data, plan, most_rows, feature_names),
-        "tables": _tables(views, most_rows),
-        "cells": _cells(views) if explanation.cells is not None else None,
+        "tables": tables,
+        "cells": None if record is None else [_cells(view) for view in views],
         "together": _together(views),
-        "certificate": _certificate(explanation.certificate),
-    }
-
-
-def _output(view: Explanation) -> dict[str, Any]:
-    return {
-        "id": view.target,
-        "name": view.class_name(view.target),
-        "title": view.title,
-        "base": _number(view.base),
-        "prediction": _number(view.prediction),
-        "total": _number(view.total),
-        "addsUp": adds_up(view),
-        "sentences": describe(view),
-        "account": describe(view, "expert"),
+        "certificate": {
+            "status": certificate.status if certificate.games else "empty",
+            "line": certificate.line(),
+            "games": [
+                {
+                    **{name: getattr(game, name) for name in GAME_COLUMNS},
+                    "r2": None if game.r2 is None else _number(game.r2),
+                }
+                for game in certificate.games
+            ],
+            "residual": _number(certificate.residual),
+            "seed": certificate.seed,
+            "depth": certificate.depth,
+            "checks": list(certificate.checks),
+            "fallback": certificate.fallback,
+            "toleranceMet": certificate.tolerance_met,
+        },
     }
 
 
@@ -253,17 +272,18 @@ def _graph(
         return None
     by_output = [drawings.drawing_of(view) for view in views]
     shown = [drawings.with_groups(drawing, plan.grouping) for drawing in by_output]
-    first = shown[explanation.row]
-    rows = None if data is None else _feature_rows(data, explanation)
+    first, classes = shown[explanation.row], explanation.field.classes
     named = dict(enumerate(map(one_line, feature_names or ())))
     names = map(one_line, explanation.feature_credit.names or ())
     named |= dict(zip(explanation.feature_ids.tolist(), names, strict=False))
+    if data is not None:
+        _check_data(data, explanation)
     dots = []
     for dot, (x, y) in zip(first.dots, plan.places.tolist(), strict=True):
         dots.append({name: getattr(dot, name) for name in DOT_COLUMNS})
         dots[-1] |= {"class": dot.category, "x": round(x, 3), "y": round(y, 3)}
-        if rows is not None:
-            dots[-1]["features"] = _largest(rows, dot.id, named)
+        if data is not None and dot.id >= 0:
+            dots[-1]["features"] = _features(data, explanation, dot.id, named)
     return {
         "dots": dots,
         "lines": [[line.a, line.b, int(line.one_way), int(line.plays)] for line in first.lines],
@@ -274,7 +294,13 @@ def _graph(
             _members(by_output, group) if most_rows >= MOST_ROWS else []
             for _, group in plan.grouping.bubbles
         ],
-        "classes": _classes(explanation),
+        "classes": {
+            str(category): {
+                "name": drawings.category_name(explanation, category),
+                "colour": palette.of_class(category),
+            }
+            for category in ([] if classes is None else sorted(set(classes.tolist())))
+        },
         **_in_sets(explanation, first),
     }
 
@@ -289,74 +315,41 @@ def _members(by_output: list[GraphDrawing], group: Sequence[int]) -> list[list[A
     ]
 
 
-def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:
-    classes = explanation.field.classes
-    return {
-        str(category): {
-            "name": drawings.category_name(explanation, category),
-            "colour": palette.of_class(category),
-        }
-        for category in ([] if classes is None else sorted(set(classes.tolist())))
-    }
-
-
-FeatureRow = tuple[Tensor, int, str]
-"""Features of a node, the number of the first column, and what a column without name is called."""
-
-
-def _feature_rows(data: Any, explanation: Explanation) -> Callable[[int], FeatureRow] | None:
-    """A function from nodes of the field to their features; None if the data has none."""
-    types = explanation.hetero
+def _check_data(data: Any, explanation: Explanation) -> None:
+    """Raise an InputError unless the data can be the graph that was explained."""
+    types, x = explanation.hetero, tensor_of(data, "x")
     if types is not None:
         if not isinstance(data, HeteroData) or data.node_types != list(types.node_types):
             raise InputError(f"data must be the explained HeteroData with {list(types.node_types)}")
-
-        def row(number: int) -> FeatureRow:
-            node_type, node = types.node(number)
-            x = tensor_of(data[node_type], "x")
-            if x is None or x.dim() != 2 or not x.is_floating_point():
-                x = torch.zeros(node + 1, 0)
-            first = types.feature_starts[types.node_types.index(node_type)]
-            return x[node], first, one_line(f"{node_type} feature")
-
-        return row
-    x = tensor_of(data, "x")
-    if x is None and not hasattr(data, "edge_index") and explanation.types is None:
+    elif x is None and not hasattr(data, "edge_index") and explanation.types is None:
         raise InputError(
             f"data must be the explained graph with its node features x, got {type(data).__name__}"
         )
-    if x is None or x.dim() != 2:
-        return None  # categories, time series, or no features at all
-    last = int(explanation.field.ids.max())
-    if last >= len(x):
+    elif x is not None and x.dim() == 2 and (last := int(explanation.field.ids.max())) >= len(x):
         raise InputError(
             f"data has {len(x)} nodes, but the explanation has node {last}; "
             f"pass the graph that was explained"
         )
-    return lambda node: (x[node], 0, "feature")
 
 
-def _largest(
-    rows: Callable[[int], FeatureRow], node: int, named: dict[int, str]
+def _features(
+    data: Any, explanation: Explanation, number: int, named: dict[int, str]
 ) -> list[list[Any]]:
-    """The node's features that are not 0, the largest first."""
-    if node < 0:
-        return []
-    row, first, word = rows(node)
-    order = row.abs().argsort(descending=True, stable=True)[:MOST_FEATURES].tolist()
+    """The node's features that are not 0, the largest first; none where x is no table."""
+    types, node, first, word = explanation.hetero, number, 0, "feature"
+    if types is not None:
+        node_type, node = types.node(number)
+        data, word = data[node_type], one_line(f"{node_type} feature")
+        first = types.feature_starts[types.node_types.index(node_type)]
+    x = tensor_of(data, "x")
+    if x is None or x.dim() != 2 or not (types is None or x.is_floating_point()):
+        return []  # categories, time series, or no features at all
+    order = x[node].abs().argsort(descending=True, stable=True)[:MOST_FEATURES].tolist()
     return [
-        [named.get(first + column, f"{word} {column}"), _number(float(row[column]))]
+        [named.get(first + column, f"{word} {column}"), _number(float(x[node, column]))]
         for column in order
-        if float(row[column]) != 0
+        if float(x[node, column]) != 0
     ]
-
-
-def _tables(views: list[Explanation], most_rows: int) -> list[dict[str, Any]]:
-    playing = [kind for kind in PLAYERS if views[0].credit_by_kind[kind].players]
-    tables = [_table(kind, views[0], most_rows) for kind in playing]
-    if "node" in playing:  # the first
-        tables[0]["groups"] = _groups(views, tables[0]["rows"])
-    return tables
 
 
 def _table(kind: PlayerKind, explanation: Explanation, most_rows: int) -> dict[str, Any]:
@@ -383,15 +376,15 @@ def _table(kind: PlayerKind, explanation: Explanation, most_rows: int) -> dict[s
 def _groups(views: list[Explanation], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rings or branches of nodes: credit and error by output, and positions of their rows."""
 
-    def players(group: Fold) -> frozenset[tuple[int, ...]]:
-        return frozenset(entry.key for entry in group.entries)
+    def players(group: Entry) -> frozenset[tuple[int, ...]]:
+        return frozenset(entry.key for entry in group.members)
 
     position = {row["id"]: i for i, row in enumerate(rows)}
     by_output = [{players(group): group for group in folds(view, "nodes")} for view in views]
     return [
         {
             "name": group.name,
-            "count": len(group.entries),
+            "count": len(group.members),
             "credit": _numbers([groups[key] for groups in by_output], "credit"),
             "error": _numbers([groups[key] for groups in by_output], "error"),
             "rows": sorted(position[node] for (node,) in key if node in position),
@@ -400,38 +393,16 @@ def _groups(views: list[Explanation], rows: list[dict[str, Any]]) -> list[dict[s
     ]
 
 
-def _cells(views: list[Explanation]) -> list[dict[str, Any]]:
-    """Features of nodes as a matrix, for each output."""
-    return [
-        {
-            "nodes": list(table.nodes),
-            "rows": [one_line(name) for name in table.row_names],
-            "columns": [one_line(name) for name in table.column_names],
-            "largest": _number(table.largest),
-            "credit": _number(table.values.tolist()),
-            "error": _number(table.errors.tolist()),
-        }
-        for table in (cell_table(view, MOST_COLUMNS) for view in views)
-    ]
-
-
-def _certificate(certificate: Certificate) -> dict[str, Any]:
+def _cells(view: Explanation) -> dict[str, Any]:
+    """Features of nodes as a matrix."""
+    table = cell_table(view, MOST_COLUMNS)
     return {
-        "status": certificate.status if certificate.games else "empty",
-        "line": certificate.line(),
-        "games": [
-            {
-                **{name: getattr(game, name) for name in GAME_COLUMNS},
-                "r2": None if game.r2 is None else _number(game.r2),
-            }
-            for game in certificate.games
-        ],
-        "residual": _number(certificate.residual),
-        "seed": certificate.seed,
-        "depth": certificate.depth,
-        "checks": list(certificate.checks),
-        "fallback": certificate.fallback,
-        "toleranceMet": certificate.tolerance_met,
+        "nodes": list(table.nodes),
+        "rows": [one_line(name) for name in table.row_names],
+        "columns": [one_line(name) for name in table.column_names],
+        "largest": _number(table.largest),
+        "credit": _number(table.values.tolist()),
+        "error": _number(table.errors.tolist()),
     }
 
 
@@ -442,7 +413,7 @@ def _number(value: Any) -> Any:
     return float(f"{value:.7g}") if math.isfinite(value) else None
 
 
-def _numbers(parts: Sequence[Dot | Stroke | Fold], name: str) -> list[float | None]:
+def _numbers(parts: Sequence[Dot | Stroke | Entry], name: str) -> list[float | None]:
     return [_number(getattr(part, name)) for part in parts]
 
 

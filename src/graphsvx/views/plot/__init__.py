@@ -21,13 +21,18 @@ from matplotlib.figure import Figure
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import Range, checked, checks_arguments
+from graphsvx.utils.constraints import Range, checked
 from graphsvx.utils.files import as_path, atomic_write
 from graphsvx.views.plot import canvas
-from graphsvx.views.plot.bars import bars, waterfall
+from graphsvx.views.plot.charts import (
+    bars,
+    cell_heatmap,
+    interaction_heatmap,
+    network,
+    waterfall,
+)
 from graphsvx.views.plot.graph import graph
 from graphsvx.views.plot.many import beeswarm, convergence, heatmap, noise_kde, share
-from graphsvx.views.plot.matrices import cell_heatmap, interaction_heatmap, network
 
 __all__ = [
     "bars",
@@ -84,21 +89,11 @@ def has_graph(explanation: Explanation) -> bool:
     return players > 0 and explanation.field.ids.numel() > 1
 
 
-@checks_arguments
+@canvas.plot("A matplotlib figure.", rows="number of bars.", options="of `plot.graph`.")
 def figure(explanation: Explanation, *, rows: canvas.Top = 10, **options: Any) -> Figure:
     """A figure with the graph and the bars side by side, or the bars if there is no graph.
 
-    `rows` is the number of bars; `options` go to `plot.graph`. The figure is not registered with
-    pyplot.
-
-    Args:
-        explanation: what is shown.
-        rows: number of bars.
-        options: of `plot.graph`.
-
-    Returns:
-        A matplotlib figure.
-
+    The figure is not registered with pyplot.
     """
     shows_graph = has_graph(explanation)
     fig = Figure(figsize=(9.2, 4.0) if shows_graph else (5.4, 3.4), layout="constrained")

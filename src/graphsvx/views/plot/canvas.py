@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -15,7 +14,7 @@ from graphsvx.core.arrays import Floats
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import scale_of
-from graphsvx.utils.constraints import Converted, Range, checks_arguments, shown
+from graphsvx.utils.constraints import Converted, Range, describes_arguments, shown
 from graphsvx.utils.printable import one_line
 from graphsvx.views import palette
 
@@ -27,6 +26,7 @@ TINY = 7.0
 
 
 P = ParamSpec("P")
+T = TypeVar("T")
 _ARGUMENTS = {
     "explanation": "what is shown.",
     "explanations": "what is shown.",
@@ -41,17 +41,11 @@ _ARGUMENTS = {
 """What plots have in common, in the words of their docstrings."""
 
 
-def plot(**described: str) -> Callable[[Callable[P, Axes]], Callable[P, Axes]]:
+def plot(
+    returns: str = "The axes.", **described: str
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates a plot: its arguments are checked by annotations and listed in its docstring."""
-
-    def decorated(function: Callable[P, Axes]) -> Callable[P, Axes]:
-        words, names = _ARGUMENTS | described, inspect.signature(function).parameters
-        text, raises, errors = (inspect.getdoc(function) or "").partition("\n\nRaises:")
-        listed = "".join(f"\n    {name}: {words[name]}" for name in names)
-        function.__doc__ = f"{text}\n\nArgs:{listed}\n\nReturns:\n    The axes.{raises}{errors}"
-        return checks_arguments(function)
-
-    return decorated
+    return describes_arguments(_ARGUMENTS | described, returns)
 
 
 def _given_axes(ax: Any, name: str) -> Axes | None:

@@ -26,7 +26,7 @@ from graphsvx.views import drawing as drawings
 from graphsvx.views import palette
 from graphsvx.views.drawing import Dot, GraphDrawing, Stroke
 from graphsvx.views.plot import canvas
-from graphsvx.views.plot.matrices import curve
+from graphsvx.views.plot.charts import curve
 
 _BUBBLE = "#E9EAED"
 Atoms = Mapping[int, str] | Sequence[str]
@@ -81,7 +81,7 @@ class PlacedDrawing:
     max_nodes="beyond it, nodes with little credit are merged.",
     labels="names or numbers at the nodes.",
     atoms="symbol by node id.",
-    bonds="order by edge (u, v).",
+    bonds="order by edge (u, v); 1.5 if aromatic.",
     largest="the credit at the end of the colour scale.",
     together="number of interacting pairs.",
 )
@@ -106,9 +106,8 @@ def graph(
 
     Fill shows a node's class, where the data has one; ring and size show its signed credit. With
     more than `max_nodes` nodes, those with little credit are merged into grey bubbles, labelled
-    `+12` for twelve nodes. `atoms` (symbol by node id) and `bonds` (order by edge; 1.5 if aromatic)
-    draw a molecule. `top` is the number of important nodes, `largest` the end of the colour scale.
-    Where there are interactions, curves join the `together` strongest pairs of nodes.
+    `+12` for twelve nodes. `atoms` and `bonds` draw a molecule. Where there are interactions,
+    curves join the `together` strongest pairs of nodes.
     """
     full = shown = drawings.drawing_of(explanation)
     symbols = None if atoms is None else _symbols(full, atoms)
@@ -347,10 +346,7 @@ def draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> N
         count = sum(dot.count for dot in groups)
         mark(f"+{count} more nodes, together {total}", 7, _BUBBLE, palette.EDGE, 0.6)
     if handles:
-        style: dict[str, Any] = {
-            "loc": "upper center",
-            "bbox_to_anchor": (0.5, -0.01),
-            "borderaxespad": 0.0,
-        }
-        style |= {"handletextpad": 0.7, "handlelength": 1.5, "columnspacing": 1.3}
+        style: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.01)}
+        style |= {"borderaxespad": 0.0, "handletextpad": 0.7}
+        style |= {"handlelength": 1.5, "columnspacing": 1.3}
         canvas.legend(ax, handles=handles, ncols=min(3, len(handles)), **style)

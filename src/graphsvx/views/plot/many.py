@@ -24,7 +24,7 @@ from graphsvx.results.summary import Summary
 from graphsvx.utils.constraints import Converted, Positive, shown
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
-from graphsvx.views.plot.bars import CONFIDENCE
+from graphsvx.views.plot.charts import CONFIDENCE
 
 STYLES = ("-", "--", "-.", ":")
 INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F99", "#1F2430")
@@ -81,8 +81,8 @@ def _labels(labels: Sequence[str] | None, default: Sequence[str]) -> Sequence[st
 
 
 @canvas.plot(
-    inputs="values that colour the dots, [explanations, columns of x].",
-    data="the explained graph, or a list of graphs.",
+    inputs="values that colour a feature's dots from low to high, [explanations, columns of x].",
+    data="the explained graph, or a list of graphs, to take these values from.",
 )
 def beeswarm(
     explanations: Many,
@@ -95,9 +95,6 @@ def beeswarm(
     colorbar: bool = True,
 ) -> Axes:
     """Beeswarm plot: one dot per explanation and player, at its credit.
-
-    `data` (the graph that was explained, or the list of graphs) colours a feature's dots by its
-    value, from low to high; so does `inputs`, the values as [explanations, columns of x].
 
     Raises:
         InputError: `inputs` does not have a row for each explanation.
@@ -186,7 +183,7 @@ def heatmap(
     return ax
 
 
-@canvas.plot(motif="node ids.")
+@canvas.plot(motif="node ids, for all explanations or one collection for each.")
 def share(
     explanations: Many,
     motif: Collection[int] | Sequence[Collection[int]],
@@ -196,8 +193,7 @@ def share(
 ) -> Axes:
     """Stacked bars of the prediction: base value, motif nodes, other nodes, features, edges.
 
-    `motif` are the node ids of the motif, for all explanations or one collection for each. Parts
-    with negative credit extend to the left of 0.
+    Parts with negative credit extend to the left of 0.
 
     Raises:
         InputError: there is no explanation, or not one label for each.
@@ -323,7 +319,7 @@ def _label_curves(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> Non
 
 
 @canvas.plot(
-    counts="by method, an array [samples].",
+    counts="by method, one number for each explained sample.",
     players="their name, for the label of the axis.",
     bandwidth="in players.",
 )
@@ -336,8 +332,8 @@ def noise_kde(
 ) -> Axes:
     """Kernel density of the number of noisy `players` among each method's most important players.
 
-    `counts` has, by method, one number for each explained sample. The bandwidth of the Gaussian
-    kernel is at least `bandwidth`, so that a constant count is drawn as a narrow peak.
+    The bandwidth of the Gaussian kernel is at least `bandwidth`, so that a constant count is drawn
+    as a narrow peak.
 
     Raises:
         InputError: there are no counts, or some are not finite.
