@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from graphsvx.core.arrays import Ids
 from graphsvx.results.details import FieldRecord, GraphTypes
 from graphsvx.utils.constraints import Array, Column, Range, checked
 from graphsvx.utils.printable import one_line
+
+if TYPE_CHECKING:
+    from graphsvx.results.explanation import Explanation
 
 Ranking = Literal["value", "absolute"]
 PlayerKind = Literal["feature", "node", "edge"]
@@ -71,8 +74,9 @@ class _ByOutput:
 
     def map(self, change: Change, errors: Change | None = None) -> Self:
         """The same players with changed values and errors (changed by `errors`, if given)."""
+        record: Any = self
         changed = {"values": change(self.values), "errors": (errors or change)(self.errors)}
-        return cast("Self", replace(cast("Any", self), **changed))
+        return replace(record, **changed)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,16 +396,36 @@ def _looked_up(labels: Mapping[int, int], ids: Tensor) -> Ids:
     return np.array([labels.get(node, -1) for node in ids.tolist()], dtype=np.int64)
 
 
-def regions(
-    credit: Credit, row: int, labels: Ids, errors: Tensor | None, name: Callable[[int], str]
+def by_hop(explanation: Explanation) -> list[Region]:
+    """Credit of all nodes at a distance together, nearest first, with standard errors."""
+    errors, hops = explanation.region_errors, hop_of(explanation.field, explanation.node_ids)
+    return _regions(explanation, hops, errors and errors.by_hop, "hop {}".format)
+
+
+def branches(explanation: Explanation) -> list[Region]:
+    """Credit of each direct neighbour with what arrives only through it, largest first.
+
+    Nodes with several ways to the explained node are one region, "several ways".
+    """
+
+    def name(node: int) -> str:
+        return "several ways" if node == SEVERAL else f"through {node}"
+
+    errors, labels = explanation.region_errors, branch_of(explanation.field, explanation.node_ids)
+    listed = _regions(explanation, labels, errors and errors.by_branch, name)
+    return sorted(listed, key=lambda region: -abs(region.value))
+
+
+def _regions(
+    explanation: Explanation, labels: Ids, errors: Tensor | None, name: Callable[[int], str]
 ) -> list[Region]:
-    """Sums of node credit of output `row` by label; `errors` [outputs, groups]: of the sums."""
-    result = []
+    """Sums of node credit by label; `errors` [outputs, groups]: of the sums."""
+    result, ids, row = [], explanation.node_ids, explanation.row
     for position, label in enumerate(np.unique(labels).tolist()):
         members = torch.from_numpy(np.flatnonzero(labels == label))
-        values = credit.values[row, members]
-        error = np.nan if bool(credit.errors[row, members].any()) else 0.0
+        values = explanation.node_values[members]
+        error = np.nan if bool(explanation.node_errors[members].any()) else 0.0
         error = error if errors is None else float(errors[row, position])
-        nodes = credit.ids[members[ranked(values, None, "absolute")]].tolist()
+        nodes = ids[members[ranked(values, None, "absolute")]].tolist()
         result.append(Region(name(label), tuple(nodes), float(values.sum()), error, label))
     return result

@@ -19,12 +19,12 @@ from graphsvx.core.query import Kind
 from graphsvx.core.reference import Reference
 from graphsvx.core.types import EdgeType, relation_labels
 from graphsvx.errors import InputError, TargetError, see
+from graphsvx.results import credit as credits
 from graphsvx.results import describe as words
 from graphsvx.results import export, serialize
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.credit import (
     NO_FEATURES,
-    SEVERAL,
     CellCredit,
     Change,
     Credit,
@@ -33,14 +33,10 @@ from graphsvx.results.credit import (
     Ranked,
     RankedCell,
     Ranking,
-    Region,
     RegionErrors,
     Together,
     TypeCredit,
-    branch_of,
     by_type,
-    hop_of,
-    regions,
 )
 from graphsvx.results.details import (
     Balance,
@@ -371,25 +367,8 @@ class Explanation:
             )
         return question
 
-    def by_hop(self) -> list[Region]:
-        """Credit of all nodes at a distance together, nearest first, with standard errors."""
-        errors = None if self.region_errors is None else self.region_errors.by_hop
-        hops = hop_of(self.field, self.node_ids)
-        return regions(self.node_credit, self.row, hops, errors, "hop {}".format)
-
-    def branches(self) -> list[Region]:
-        """Credit of each direct neighbour with what arrives only through it, largest first.
-
-        Nodes with several ways to the explained node are one region, "several ways".
-        """
-
-        def name(node: int) -> str:
-            return "several ways" if node == SEVERAL else f"through {node}"
-
-        errors = None if self.region_errors is None else self.region_errors.by_branch
-        labels = branch_of(self.field, self.node_ids)
-        listed = regions(self.node_credit, self.row, labels, errors, name)
-        return sorted(listed, key=lambda region: -abs(region.value))
+    by_hop = credits.by_hop
+    branches = credits.branches
 
     # --- other outputs ---------------------------------------------------------------
 

@@ -23,13 +23,17 @@ from graphsvx.errors import InputError
 from graphsvx.results.credit import PlayerKind, Ranking
 from graphsvx.results.explanation import Explanation, view
 from graphsvx.results.export import many_to_pandas, many_to_shap
-from graphsvx.utils.constraints import checked, shown
+from graphsvx.utils.constraints import checked, describes_arguments, shown
 from graphsvx.utils.imports import require_extra
 from graphsvx.utils.printable import html_table
 
 Key = int | str | tuple[int, int]
 Credits = dict[Key, tuple[str, float]]
 """Name and credit of each player."""
+_ARGUMENTS = {
+    "explanations": "of many questions about one model.",
+    "of": "`features`, `nodes` or `edges`.",
+}
 By = Literal["class", "hops"] | Mapping[int, Any] | Sequence[Any] | Tensor | None
 
 
@@ -139,16 +143,9 @@ class Summary:
         }
 
 
+@describes_arguments(_ARGUMENTS, "Credit of each feature in each explanation.")
 def features(explanations: Iterable[Explanation]) -> Summary:
-    """Credit by feature (or group of features).
-
-    Args:
-        explanations: with features as players.
-
-    Returns:
-        Credit of each feature in each explanation.
-
-    """
+    """Credit by feature (or group of features)."""
     return _summary(explanations, lambda explanation: _named(explanation, "feature"))
 
 
@@ -182,33 +179,18 @@ def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = F
     return _summary(explanations, credit)
 
 
+@describes_arguments(_ARGUMENTS, "Credit of each edge in each explanation.")
 def edges(explanations: Iterable[Explanation]) -> Summary:
-    """Credit by edge (or group of edges).
-
-    Args:
-        explanations: with edges as players.
-
-    Returns:
-        Credit of each edge in each explanation.
-
-    """
+    """Credit by edge (or group of edges)."""
     return _summary(explanations, lambda explanation: _named(explanation, "edge"))
 
 
+@describes_arguments(_ARGUMENTS, "Summaries by output.")
 def by_class(
     explanations: Iterable[Explanation],
     of: Callable[[Iterable[Explanation]], Summary] = features,
 ) -> dict[int, Summary]:
-    """One summary for each explained output: what makes the model say this class?
-
-    Args:
-        explanations: of many questions about one model.
-        of: `features`, `nodes` or `edges`.
-
-    Returns:
-        Summaries by output.
-
-    """
+    """One summary for each explained output: what makes the model say this class?"""
     parts: dict[int, list[Explanation]] = {}
     for explanation in explanations:
         parts.setdefault(explanation.target, []).append(explanation)
