@@ -56,12 +56,10 @@ def bars(
     height = 1.3 + 0.28 * max(2, len(rows))
     ax = canvas.axes(ax, 5.2, height, grid="x", title=explanation.title if title else "")
     if not ranked:
-        ax.set(xticks=[], yticks=[])
-        ax.grid(visible=False)
-        ax.spines["bottom"].set_visible(False)
-        style: dict[str, Any] = {"fontsize": 9, "color": palette.GREY, "transform": ax.transAxes}
-        style |= {"ha": "center", "va": "center"}
-        canvas.text(ax, 0.5, 0.5, "no players: nothing to share out", **style)
+        ax.set_axis_off()
+        place: dict[str, Any] = {"transform": ax.transAxes, "ha": "center", "va": "center"}
+        words = "no players: nothing to share out"
+        canvas.text(ax, 0.5, 0.5, words, fontsize=9, color=palette.GREY, **place)
         return ax
     names, credits, standard_errors, colours = zip(*rows, strict=True)
     values = np.array(credits)
@@ -71,7 +69,7 @@ def bars(
     ax.barh(range(len(values)), values, color=colours, height=0.68)
     estimated = bool(errors.any())
     if estimated:
-        style = {"fmt": "none", "ecolor": palette.INK, "gid": "errors"}
+        style: dict[str, Any] = {"fmt": "none", "ecolor": palette.INK, "gid": "errors"}
         style |= {"elinewidth": 1.1, "capsize": 2.5, "capthick": 1.1}
         several = slice(len(shown))
         ax.errorbar(values[several], range(len(shown)), xerr=errors[several], **style)
