@@ -41,35 +41,17 @@ def to_pandas(explanation: Explanation, players: Players | Literal["cells"] = "a
     NaN for features and edges).
     `players="cells"`: a row per cell, with `node`, `feature`, `name`, `credit` and `error`.
     """
-    pandas = require_extra("pandas", "data")
-    if players == "cells":
-        rows = [
-            (cell.node, cell.feature, cell_name(explanation, cell), cell.value, cell.error)
-            for cell in explanation.top_cells(by="absolute")
-        ]
-        return pandas.DataFrame(rows, columns=["node", "feature", "name", "credit", "error"])
-    return pandas.DataFrame(_rows(explanation, players), columns=_COLUMNS)
+    if players != "cells":
+        return many_to_pandas([explanation], players)[_COLUMNS]
+    rows = [
+        (cell.node, cell.feature, cell_name(explanation, cell), cell.value, cell.error)
+        for cell in explanation.top_cells(by="absolute")
+    ]
+    columns = ["node", "feature", "name", "credit", "error"]
+    return require_extra("pandas", "data").DataFrame(rows, columns=columns)
 
 
 _COLUMNS = ["kind", "id", "name", "credit", "error", "hops"]
-
-
-def _rows(explanation: Explanation, players: Players) -> list[tuple[Any, ...]]:
-    hops, types = explanation.field.distances, explanation.hetero
-
-    def id_of(kind: str, key: tuple[int, ...]) -> Any:
-        ids: tuple[Any, ...] = key
-        if types is not None and min(key) >= 0:  # a group is -1
-            ids = tuple(map(types.column if kind == "feature" else types.node, key))
-        return ids if kind == "edge" else ids[0]
-
-    return [
-        (
-            *(entry.kind, id_of(entry.kind, entry.key), entry.name, entry.credit, entry.error),
-            hops.get(entry.key[0], np.nan) if entry.kind == "node" else np.nan,
-        )
-        for entry in listed(explanation, players)
-    ]
 
 
 def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all") -> Any:
@@ -77,20 +59,26 @@ def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all"
 
     `explanation` is the position, `query` the node, link, group or graph that is explained.
     """
-    pandas = require_extra("pandas", "data")
+    rows = []
+    for position, e in enumerate(explanations):
+        query: Any = e.graph_index if e.kind == "graph" else e.centres
+        query = e.centres[0] if e.kind == "node" else query
+        about, hops = (position, query, e.target, e.prediction, e.base), e.field.distances
+        for entry in listed(e, players):
+            hop = hops.get(entry.key[0], np.nan) if entry.kind == "node" else np.nan
+            player = (entry.kind, _id(e, entry), entry.name, entry.credit, entry.error, hop)
+            rows.append((*about, *player))
     columns = ["explanation", "query", "target", "prediction", "base", *_COLUMNS]
-    rows = [
-        (position, _query(e), e.target, e.prediction, e.base, *row)
-        for position, e in enumerate(explanations)
-        for row in _rows(e, players)
-    ]
-    return pandas.DataFrame(rows, columns=columns)
+    return require_extra("pandas", "data").DataFrame(rows, columns=columns)
 
 
-def _query(explanation: Explanation) -> Any:
-    if explanation.kind == "graph":
-        return explanation.graph_index
-    return explanation.centres[0] if explanation.kind == "node" else explanation.centres
+def _id(explanation: Explanation, entry: Entry) -> Any:
+    """A node or column, of typed graphs with its node type; (u, v) for edges."""
+    ids: tuple[Any, ...] = entry.key
+    types = explanation.hetero
+    if types is not None and min(ids) >= 0:  # a group is -1
+        ids = tuple(map(types.column if entry.kind == "feature" else types.node, ids))
+    return ids if entry.kind == "edge" else ids[0]
 
 
 # --- graphs ------------------------------------------------------------------------------
