@@ -398,8 +398,9 @@ def _looked_up(labels: Mapping[int, int], ids: Tensor) -> Ids:
 
 def by_hop(explanation: Explanation) -> list[Region]:
     """Credit of all nodes at a distance together, nearest first, with standard errors."""
-    errors, hops = explanation.region_errors, hop_of(explanation.field, explanation.node_ids)
-    return _regions(explanation, hops, errors and errors.by_hop, "hop {}".format)
+    hops, errors = hop_of(explanation.field, explanation.node_ids), explanation.region_errors
+    sums = None if errors is None else errors.by_hop
+    return _regions(explanation, hops, sums, "hop {}".format)
 
 
 def branches(explanation: Explanation) -> list[Region]:
@@ -411,8 +412,9 @@ def branches(explanation: Explanation) -> list[Region]:
     def name(node: int) -> str:
         return "several ways" if node == SEVERAL else f"through {node}"
 
-    errors, labels = explanation.region_errors, branch_of(explanation.field, explanation.node_ids)
-    listed = _regions(explanation, labels, errors and errors.by_branch, name)
+    labels, errors = branch_of(explanation.field, explanation.node_ids), explanation.region_errors
+    sums = None if errors is None else errors.by_branch
+    listed = _regions(explanation, labels, sums, name)
     return sorted(listed, key=lambda region: -abs(region.value))
 
 

@@ -23,6 +23,7 @@ from graphsvx.results.describe import adds_up, describe
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import tensor_of
 from graphsvx.results.ranking import Entry, cell_table, folds, leading_pairs, scale_of
+from graphsvx.utils.constraints import as_json
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
@@ -51,7 +52,6 @@ MOST_TOGETHER = 12
 """Pairs of players in the table."""
 PLAYERS: tuple[PlayerKind, ...] = ("node", "feature", "edge")
 DOT_COLUMNS = ("id", "label", "hop", "plays", "centre", "count", "shape")
-GAME_COLUMNS = ("name", "players", "budget", "calls", "coalitions", "mask", "status")
 
 
 def render(
@@ -235,21 +235,10 @@ def page_data(
         "cells": None if record is None else [_cells(view) for view in views],
         "together": _together(views),
         "certificate": {
+            **as_json(certificate),
             "status": certificate.status if certificate.games else "empty",
             "line": certificate.line(),
-            "games": [
-                {
-                    **{name: getattr(game, name) for name in GAME_COLUMNS},
-                    "r2": None if game.r2 is None else _number(game.r2),
-                }
-                for game in certificate.games
-            ],
-            "residual": _number(certificate.residual),
-            "seed": certificate.seed,
-            "depth": certificate.depth,
-            "checks": list(certificate.checks),
-            "fallback": certificate.fallback,
-            "toleranceMet": certificate.tolerance_met,
+            "games": [{**as_json(game), "status": game.status} for game in certificate.games],
         },
     }
 

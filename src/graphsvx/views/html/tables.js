@@ -273,6 +273,6 @@ export const drawCertificate = (record, row) => {
     fact('Model depth', certificate.depth === null ? 'whole graph' : `${certificate.depth}`),
     ...(certificate.checks.length ? [fact('Checked', certificate.checks.join(', '))] : []),
     ...(certificate.fallback ? [fact('Fallback', certificate.fallback)] : []),
-    ...(certificate.toleranceMet === null ? [] : [fact('Tolerance', certificate.toleranceMet ? 'met' : 'NOT met')]));
+    ...(certificate.tolerance_met === null ? [] : [fact('Tolerance', certificate.tolerance_met ? 'met' : 'NOT met')]));
   byId('account').textContent = record.outputs[row].account;
 };
