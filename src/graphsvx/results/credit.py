@@ -76,7 +76,7 @@ class _ByOutput:
         """The same players with changed values and errors (changed by `errors`, if given)."""
         record: Any = self
         changed = {"values": change(self.values), "errors": (errors or change)(self.errors)}
-        return replace(record, **changed)  # type: ignore[no-any-return]
+        return replace(record, **changed)
 
 
 @dataclass(frozen=True, eq=False)
