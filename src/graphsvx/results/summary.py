@@ -23,7 +23,7 @@ from graphsvx.errors import InputError
 from graphsvx.results.credit import PlayerKind, Ranking
 from graphsvx.results.explanation import Explanation, view
 from graphsvx.results.export import many_to_pandas, many_to_shap
-from graphsvx.utils.constraints import checked, describes_arguments, shown
+from graphsvx.utils.constraints import checked, describes_arguments
 from graphsvx.utils.imports import require_extra
 from graphsvx.utils.printable import html_table
 
@@ -266,12 +266,13 @@ class Explanations(Sequence[Explanation]):
     """
 
     def __init__(self, explanations: Iterable[Explanation]) -> None:
-        listed = explanations if isinstance(explanations, Iterable) else [explanations]
-        self._explanations = tuple(listed)
+        if not isinstance(explanations, Iterable):
+            raise InputError(f"Explanations must be made of explanations, got {explanations!r:.80}")
+        self._explanations = tuple(explanations)
         for explanation in self._explanations:
             if not isinstance(explanation, Explanation):
                 raise InputError(
-                    f"Explanations must be made of explanations, got {shown(explanation)}"
+                    f"Explanations must be made of explanations, got {type(explanation).__name__}"
                 )
 
     def __len__(self) -> int:
