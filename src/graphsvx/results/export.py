@@ -42,7 +42,7 @@ def to_pandas(explanation: Explanation, players: Players | Literal["cells"] = "a
     `players="cells"`: a row per cell, with `node`, `feature`, `name`, `credit` and `error`.
     """
     if players != "cells":
-        return many_to_pandas([explanation], players)[_COLUMNS]
+        return many_to_pandas([explanation], players).drop(columns=_EXPLAINED)
     rows = [
         (cell.node, cell.feature, cell_name(explanation, cell), cell.value, cell.error)
         for cell in explanation.top_cells(by="absolute")
@@ -51,7 +51,7 @@ def to_pandas(explanation: Explanation, players: Players | Literal["cells"] = "a
     return require_extra("pandas", "data").DataFrame(rows, columns=columns)
 
 
-_COLUMNS = ["kind", "id", "name", "credit", "error", "hops"]
+_EXPLAINED = ["explanation", "query", "target", "prediction", "base"]
 
 
 def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all") -> Any:
@@ -68,7 +68,7 @@ def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all"
             hop = hops.get(entry.key[0], np.nan) if entry.kind == "node" else np.nan
             player = (entry.kind, _id(e, entry), entry.name, entry.credit, entry.error, hop)
             rows.append((*about, *player))
-    columns = ["explanation", "query", "target", "prediction", "base", *_COLUMNS]
+    columns = [*_EXPLAINED, "kind", "id", "name", "credit", "error", "hops"]
     return require_extra("pandas", "data").DataFrame(rows, columns=columns)
 
 
