@@ -48,7 +48,7 @@ from graphsvx.results.details import (
     PlayerSet,
     Selection,
 )
-from graphsvx.results.ranking import Players, entries
+from graphsvx.results.ranking import Players, listed
 from graphsvx.utils.constraints import Array, ArrayOf, Column, as_int, checked
 from graphsvx.utils.printable import one_line
 
@@ -542,12 +542,12 @@ class Explanation:
         parts += [f"prediction={self.prediction:.4f}", f"base={self.base:.4f}"]
         kinds: tuple[Players, ...] = ("nodes", "features", "edges")
         for kind in kinds:
-            ranked = entries(self, kind)
+            players = sorted(listed(self, kind), key=lambda entry: -abs(entry.credit))
             words = [
                 f"{entry.name.removeprefix(f'{kind[:-1]} ')}: {entry.credit:+.3f}"
-                for entry in ranked
+                for entry in players
                 if entry.sure
             ]
-            if ranked:
-                parts.append(f"{kind}({len(ranked)})={{{', '.join(words[:3])}}}")
+            if players:
+                parts.append(f"{kind}({len(players)})={{{', '.join(words[:3])}}}")
         return ", ".join([*parts, self.certificate.status]) + ")"
