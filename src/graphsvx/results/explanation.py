@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -64,8 +64,11 @@ def view(name: str, module: str = "graphsvx.views") -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def _part(kind: PlayerKind, part: Literal["ids", "values", "errors"], words: str) -> Any:
-    """A property: the ids of one kind of players, or their credit or errors for the target."""
+def _part(kind: PlayerKind, part: Literal["ids", "values", "errors"], words: str) -> Tensor:
+    """A property: the ids of one kind of players, or their credit or errors for the target.
+
+    To type checkers it is what it returns.
+    """
 
     def get(explanation: Explanation) -> Tensor:
         credit = explanation.credit_by_kind[kind]
@@ -73,7 +76,7 @@ def _part(kind: PlayerKind, part: Literal["ids", "values", "errors"], words: str
             return credit.ids
         return (credit.values if part == "values" else credit.errors)[explanation.row]
 
-    return property(get, doc=words)
+    return cast("Tensor", property(get, doc=words))
 
 
 # Not a field: the model is not saved, copied or sent to other processes.
