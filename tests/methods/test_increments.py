@@ -17,7 +17,7 @@ from graphsvx.games.base import FunctionGame
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Paired, Random
 from graphsvx.methods import increments
-from graphsvx.methods.increments import ErrorBelow, RelativeErrorBelow
+from graphsvx.methods.increments import Goal
 from graphsvx.methods.pipeline import Sampling
 from tests.worlds import random_graph, random_model, seeded, star, tree
 
@@ -34,13 +34,13 @@ def fit(values: list[float], errors: list[float]) -> Fit:
 
 
 def test_calls_needed_follow_the_largest_error() -> None:
-    goal = ErrorBelow(0.1)
+    goal = Goal(tolerance=0.1)
     needed = goal.needed([fit([1.0, 2.0], [0.1, 0.3]), fit([5.0], [0.01]), fit([1.0], [np.nan])])
     assert needed == [pytest.approx(9, rel=1e-5), pytest.approx(0.01, rel=1e-5), np.inf]
 
 
 def test_calls_needed_follow_the_relative_error() -> None:
-    goal = RelativeErrorBelow(0.1)
+    goal = Goal(relative=0.1)
     exact, rough = fit([3.0, 4.0], [0.0, 0.0]), fit([0.0], [1.0])
     assert goal.needed([exact, rough]) == [0, pytest.approx(4, rel=1e-5)]
     assert goal.needed([exact, fit([1.0], [np.nan])]) == [0, 0]

@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids, RowIds
+from graphsvx.core.arrays import Bools, Floats, Ids, RowIds, no_ids
 from graphsvx.core.model import evaluation_mode, modules
-from graphsvx.core.query import Query
 from graphsvx.engine.choose import choose_evaluator, run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError
@@ -39,19 +38,11 @@ Margin = Callable[[Floats], Floats]
 """How far scores [coalitions, outputs] are above what is asked; 0 and below: it is not done."""
 
 
-@dataclass(frozen=True, eq=False)
-class Question:
-    """How the games of an explanation are played, to evaluate sets of its players later.
+class Question(Plan):
+    """A plan whose games can be played again, to evaluate sets of the explained players later.
 
     These are the players of the game of nodes (or edges, or features).
     """
-
-    plan: Plan
-
-    @property
-    def query(self) -> Query:
-        """What was explained."""
-        return self.plan.query
 
     def sufficient(
         self, explanation: Explanation, share: float | Literal["class"], budget: int
@@ -59,24 +50,22 @@ class Question:
         """The smallest set of players that keeps the score (or the class) by itself."""
         target, scale = explanation.target, self.query.model.scale
         if share == "class":
-            self._require_classes()
-            name = explanation.class_name(target)
-            return self._smallest(explanation, budget, "sufficient", _class_margin(target, 1), name)
+            margin, name = self._class_margin(target, 1), explanation.class_name(target)
+            return self._smallest(explanation, budget, "sufficient", margin, name)
         share = float(checked(share, Share, "share"))
         prediction, base = explanation.prediction, explanation.base
         least = share * prediction if scale == "probability" else base + share * (prediction - base)
         sign = 1.0 if prediction >= base or scale == "probability" else -1.0
         slack = 1e-9 * max(abs(prediction), abs(base))
 
-        def margin(scores: Floats) -> Floats:
+        def is_kept(scores: Floats) -> Floats:
             return sign * (scores[:, target] - least) + slack
 
         expected = f"{'at least' if sign > 0 else 'at most'} {least:.4g}"
-        return self._smallest(explanation, budget, "sufficient", margin, expected)
+        return self._smallest(explanation, budget, "sufficient", is_kept, expected)
 
     def flip(self, explanation: Explanation, budget: int) -> PlayerSet:
         """The smallest set of players whose removal changes the predicted class."""
-        self._require_classes()
         predicted = explanation.target
         if len(explanation.outputs) > 1:
             predicted = explanation.outputs[int(explanation.predictions.argmax())]
@@ -84,7 +73,7 @@ class Question:
             with self._game() as game:
                 everyone = np.ones(game.players, dtype=bool)
                 predicted = int(_plain_scores(game, everyone)[0].argmax())
-        margin, expected = _class_margin(predicted, -1), explanation.class_name(predicted)
+        margin, expected = self._class_margin(predicted, -1), explanation.class_name(predicted)
         return self._smallest(explanation, budget, "flip", margin, f"not {expected}")
 
     def scores(self, coalitions: Bools, target: int) -> Floats:
@@ -107,14 +96,23 @@ class Question:
     @contextmanager
     def _game(self) -> Iterator[PlayableGame]:
         with self._ready():
-            yield self._played_by(choose_evaluator(self.query, self.plan.kind.hops, self.plan.seed))
+            yield self.games(choose_evaluator(self.query, self.kind.hops, self.seed))[-1]
 
-    def _played_by(self, evaluator: Evaluator) -> PlayableGame:
-        return self.plan.games(evaluator)[1][-1]  # after that of features
+    def _class_margin(self, target: int, sign: int) -> Margin:
+        """How far the target is ahead of all other outputs (sign 1), or behind one (sign -1).
 
-    def _require_classes(self) -> None:
+        Of equal scores argmax decides, as in the model's own prediction: the margin is never 0.
+        """
         if self.query.model.scale == "value":
             raise InputError('a model with scale="value" has no classes; use sufficient(0.9)')
+        least = np.finfo(np.float64).tiny
+
+        def margin(scores: Floats) -> Floats:
+            ahead = scores[:, target] - np.delete(scores, target, axis=1).max(1)
+            wins = scores.argmax(1) == target
+            return sign * np.where(wins, np.maximum(ahead, least), np.minimum(ahead, -least))
+
+        return margin
 
     def _smallest(
         self,
@@ -124,25 +122,24 @@ class Question:
         margin: Margin,
         expected: str,
     ) -> PlayerSet:
-        budget, plan = checked(budget, _Budget, "budget"), self.plan
+        budget, off = checked(budget, _Budget, "budget"), question == "flip"
 
         def run(evaluator: Evaluator) -> tuple[_Answer, PlayableGame]:
-            game = self._played_by(evaluator)
+            game = self.games(evaluator)[-1]
             game.coalitions_for(budget)
-            return _Search(game, question == "flip", margin, budget).smallest(), game
+            return _Search(game, off, margin, budget).smallest(), game
 
-        def holds(evaluator: Evaluator, result: tuple[_Answer, PlayableGame]) -> bool:  # noqa: ARG001  (a check's arguments)
+        def holds(_: Evaluator, result: tuple[_Answer, PlayableGame]) -> bool:
             answer, game = result
             plain = _plain_scores(game, answer.coalition).numpy()
             return not answer.found or bool(margin(plain)[0] > 0)
 
         with self._ready():
-            answer, game = run_verified(self.query, plan.kind.hops, plan.seed, run, holds)
+            answer, game = run_verified(self.query, self.kind.hops, self.seed, run, holds)
             scores = _plain_scores(game, answer.coalition)[0]
-        names, positions = explanation.player_names, list[int]()
-        if answer.found:
-            members = np.flatnonzero(~answer.coalition if question == "flip" else answer.coalition)
-            positions = (members + len(names) - game.players).tolist()
+        names = explanation.player_names
+        members = np.flatnonzero(answer.coalition != off) if answer.found else no_ids()
+        positions = (members + len(names) - game.players).tolist()
         return PlayerSet(
             question=question,
             players=tuple(names[position] for position in positions),
@@ -156,29 +153,13 @@ class Question:
         )
 
 
-def _class_margin(target: int, sign: int) -> Margin:
-    """How far the target is ahead of all other outputs (sign 1), or behind one (sign -1).
-
-    Of equal scores argmax decides, as in the model's own prediction: the margin is never 0.
-    """
-    least = np.finfo(np.float64).tiny
-
-    def margin(scores: Floats) -> Floats:
-        ahead = scores[:, target] - np.delete(scores, target, axis=1).max(1)
-        wins = scores.argmax(1) == target
-        return sign * np.where(wins, np.maximum(ahead, least), np.minimum(ahead, -least))
-
-    return margin
-
-
 def _plain_scores(game: PlayableGame, coalition: Bools) -> Tensor:
     """Scores of one coalition from a plain call on the whole graph, [1, outputs]."""
     field, perturbation = game.perturbed(coalition[None])
     return game.query.scores(game.evaluator.plain(field).evaluate(field, perturbation)).cpu()
 
 
-@dataclass(frozen=True, eq=False)
-class _Answer:
+class _Answer(NamedTuple):
     coalition: Bools
     found: bool
     none_below: int
@@ -200,7 +181,7 @@ class _Search:
         for size in range(players + 1):
             best, score = self._best(sets)
             if score > 0:
-                return _Answer(self._coalition(best), True, size)
+                return _Answer(best != self.off, True, size)
             larger = self._all_of_size(size + 1) if edges is None else self._extended(sets, edges)
             if larger is None:
                 return self._greedy(size + 1)
@@ -209,19 +190,13 @@ class _Search:
             sets = larger
         return _Answer(np.ones(players, dtype=bool), False, players + 1)
 
-    def _coalition(self, members: Bools) -> Bools:
-        return ~members if self.off else members
-
     def _best(self, sets: Bools) -> tuple[Bools, float]:
         """The set with the largest margin; the first of equal ones."""
-        margins = self._margins(sets)
+        parts = np.split(sets != self.off, range(_BLOCK, len(sets), _BLOCK))
+        scores = [self.game.values(self.game.states(part)).numpy() for part in parts]
+        margins = np.concatenate([self.margin(part) for part in scores])
         best = int(margins.argmax())
         return sets[best], float(margins[best])
-
-    def _margins(self, sets: Bools) -> Floats:
-        parts = np.split(self._coalition(sets), range(_BLOCK, len(sets), _BLOCK))
-        scores = [self.game.values(self.game.states(part)).numpy() for part in parts]
-        return np.concatenate([self.margin(part) for part in scores])
 
     def _left(self) -> int:
         if isinstance(self.game, LookupGame):
@@ -246,7 +221,7 @@ class _Search:
         On: a neighbour of the set. Off: a player that is still reached, if all others of the set
         are still next to what is reached.
         """
-        reached, adjacent = _reach(self._coalition(sets), edges, self.game.reach)
+        reached, adjacent = _reach(sets != self.off, edges, self.game.reach)
         row, player = np.nonzero(reached & ~sets if self.off else adjacent)
         if len(row) > 8 * max(1, self._left()):
             return None
@@ -263,7 +238,7 @@ class _Search:
         """Grow by the best margin; then drop one while it still holds."""
         players = self.game.players
         members = np.zeros(players, dtype=bool)
-        while not float(self._margins(members[None])[0]) > 0:
+        while not self._best(members[None])[1] > 0:
             if members.all():
                 return _Answer(np.ones(players, dtype=bool), False, none_below)
             members, _ = self._best(_with_one_changed(members, np.flatnonzero(~members)))
@@ -272,7 +247,7 @@ class _Search:
             if score <= 0:
                 break
             members = best
-        return _Answer(self._coalition(members), True, none_below)
+        return _Answer(members != self.off, True, none_below)
 
 
 def _with_one_changed(members: Bools, players: Ids) -> Bools:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -144,10 +144,10 @@ class Baseline(constraints.Checked, ABC):
 
 
 def baseline_setup(
-    query: Query, evaluator: Evaluator, sides: Sides, features: FeatureChoice, hops: int | None
+    evaluator: Evaluator, sides: Sides, features: FeatureChoice = "all", hops: int | None = None
 ) -> GameSetup:
     """The players of a baseline, as those of GraphSVX; each edge is a player of its own."""
-    field, graph = evaluator.field, query.graph
+    query, field, graph = evaluator.query, evaluator.field, evaluator.query.graph
     if sides == "edges" and not graph.has_types:
         inner = field.inner_edges[np.argsort(field.edges[field.inner_edges])]
         players = Players(edge_members=inner, edge_owner=np.arange(len(inner)))
@@ -157,41 +157,16 @@ def baseline_setup(
     return replace(setup, keeps_features=not setup.players.features)
 
 
-@dataclass(frozen=True, eq=False)
-class PlayedField:
-    """The receptive field of a query with the players of a baseline, and how it is evaluated."""
+def scores_in_parts(
+    evaluator: Evaluator, perturb: Callable[[slice], Perturbations], rows: Sized, bytes_each: int
+) -> Tensor:
+    """Scores of the perturbed graphs of many rows, as many at a time as the memory holds.
 
-    query: Query
-    evaluator: Evaluator
-    setup: GameSetup
-
-    @classmethod
-    def of(
-        cls,
-        query: Query,
-        seed: int,
-        sides: Sides,
-        features: FeatureChoice = "all",
-        hops: int | None = None,
-    ) -> Self:
-        """By the fastest evaluator that passes its checks."""
-        evaluator = choose_evaluator(query, hops, seed)
-        return cls(query, evaluator, baseline_setup(query, evaluator, sides, features, hops))
-
-    def scores(
-        self, perturb: Callable[[slice], Perturbations], rows: Sized, bytes_each: int
-    ) -> Tensor:
-        """Scores of the perturbed graphs of many rows, as many at a time as the memory holds.
-
-        `perturb`: the perturbed graphs of part of the rows.
-        """
-        step = max(1, self.query.memory // max(1, bytes_each))
-        parts = [slice(first, first + step) for first in range(0, len(rows), step)]
-        return torch.cat([perturbed_scores(self.evaluator, perturb(part)) for part in parts])
-
-    def prediction(self, scores: Tensor) -> Prediction:
-        """What is explained, by the scores of the graph as it is."""
-        return Prediction.of(self.query, self.evaluator, scores)
+    `perturb`: the perturbed graphs of part of the rows.
+    """
+    step = max(1, evaluator.query.memory // max(1, bytes_each))
+    parts = [slice(first, first + step) for first in range(0, len(rows), step)]
+    return torch.cat([perturbed_scores(evaluator, perturb(part)) for part in parts])
 
 
 def perturbed_scores(evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
@@ -217,34 +192,22 @@ class LocalGraph:
     """Positions in the user's edge_index, ascending."""
     x: Tensor
     edge_index: Tensor
-    edge_weight: Tensor | None
-    edge_attr: Tensor | None
-    batch: Tensor | None
-    centres: Tensor
-    """Positions of the explained nodes in `ids`; empty for a graph query."""
-    attributes: Mapping[str, Any]
-    """Further attributes that the model takes."""
+    others: Mapping[str, Any]
+    """What else the model is given: weights and attributes of edges, further attributes."""
 
-    def outputs(
-        self,
-        x: Tensor | None = None,
-        edge_index: Tensor | None = None,
-        edge_attr: Tensor | None = None,
-    ) -> Tensor:
+    @property
+    def centres(self) -> Tensor:
+        """Positions of the explained nodes in `ids`; empty for a graph query."""
+        return as_tensor(np.searchsorted(self.ids, self.query.centres), self.x.device)
+
+    def outputs(self, x: Tensor | None = None, **others: Tensor) -> Tensor:
         """The model's raw output for every node (for the graph, or for the explained pair)."""
-        return self.query.model(
-            self.x if x is None else x,
-            self.edge_index if edge_index is None else edge_index,
-            self.edge_weight,
-            self.edge_attr if edge_attr is None else edge_attr,
-            self.batch,
-            self.centres[:, None] if self.query.model.scores_pairs else None,
-            self.attributes,
-        )
+        given = {"edge_index": self.edge_index, **self.others, **others}
+        return self.query.model(self.x if x is None else x, **given)
 
     def explained(self, out: Tensor) -> Tensor:
         """Raw outputs of the explained nodes, [centres, outputs], or of the graph, [1, outputs]."""
-        one_row = self.batch is not None or self.query.model.scores_pairs
+        one_row = self.query.kind == "graph" or self.query.model.scores_pairs
         return out if one_row else out[self.centres]
 
     def prediction(self) -> Prediction:
@@ -284,19 +247,19 @@ def whole_graph_of(query: Query, evaluator: Evaluator) -> LocalGraph:
 def _graph_at(query: Query, evaluator: Evaluator, ids: Ids, edges: Ids) -> LocalGraph:
     graph, device = query.graph, query.graph.x.device
     nodes, columns = as_tensor(ids, device), as_tensor(edges, device)
-    ends = graph.edge_index[:, columns].cpu().numpy()
-    return LocalGraph(
-        query,
-        evaluator,
-        ids,
-        edges,
-        graph.x.index_select(0, nodes).detach(),
-        as_tensor(np.searchsorted(ids, ends), device),
-        *graph.edge_rows(columns),
-        torch.zeros_like(nodes) if query.kind == "graph" else None,
-        as_tensor(np.searchsorted(ids, query.centres), device),
-        graph.attributes_at(nodes, columns),
-    )
+    ends = np.searchsorted(ids, graph.edge_index[:, columns].cpu().numpy())
+    weight, attr = graph.edge_rows(columns)
+    others: dict[str, Any] = {
+        "edge_weight": weight,
+        "edge_attr": attr,
+        "attributes": graph.attributes_at(nodes, columns),
+    }
+    if query.kind == "graph":
+        others["batch"] = torch.zeros_like(nodes)
+    if query.model.scores_pairs:
+        others["pairs"] = as_tensor(np.searchsorted(ids, query.centres), device)[:, None]
+    x = graph.x.index_select(0, nodes).detach()
+    return LocalGraph(query, evaluator, ids, edges, x, as_tensor(ends, device), others)
 
 
 def unperturbed_prediction(query: Query, seed: int) -> Prediction:

@@ -26,9 +26,10 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats, Ids, RowIds, as_tensor
 from graphsvx.core.players import choose_features
 from graphsvx.engine.choose import evaluate
-from graphsvx.generators import Isolate
+from graphsvx.generators import GameSetup, Isolate
 from graphsvx.masks.base import Masks, all_rows
 from graphsvx.methods.increments import FIRST_CALLS
+from graphsvx.methods.played import Prediction
 from graphsvx.methods.player_kinds import Cells
 from graphsvx.methods.playing import Plan, PlayedGames
 from graphsvx.results.credit import OTHER_FEATURES, PRESENCE, CellCredit
@@ -45,13 +46,14 @@ def with_cells(
     credit, masks = explanation.node_credit, played.games[-1].masks
     sizes = credit.values[explanation.row].abs()
     order = sizes.argsort(descending=True, stable=True)[: choice.top_nodes].tolist()
-    rng, members = np.random.default_rng(plan.seed), played.setup.players.node_members
+    rng, setup = np.random.default_rng(plan.seed), played.games[-1].game.setup
     calls = (plan.budget.samples or FIRST_CALLS) // max(1, len(order))
     nodes, features = list[int](), list[int]()
     none = torch.zeros(len(explanation.outputs), 0, dtype=torch.float64)
     values, errors = [none], [none]
     for player in order:
-        game = _CellGame(played, int(members[player]), choice)
+        node = int(setup.players.node_members[player])
+        game = _CellGame(played.prediction, setup, node, choice)
         cells, covariance = map(torch.from_numpy, game.play(masks, player, calls, rng))
         rest = credit.values[:, player] - cells.sum(1)
         variance = covariance.sum((1, 2)).clamp(min=0) + credit.errors[:, player] ** 2
@@ -68,7 +70,8 @@ def with_cells(
 class _CellGame:
     """Scores of coalitions of nodes in which one node keeps some of its features only."""
 
-    played: PlayedGames
+    prediction: Prediction
+    setup: GameSetup
     node: int
     """Position in the field."""
     choice: Cells
@@ -78,7 +81,7 @@ class _CellGame:
 
         `labels`: the column of each, or `OTHER_FEATURES`.
         """
-        setup, choice = self.played.setup, self.choice
+        setup, choice = self.setup, self.choice
         graph, node = setup.graph, setup.field.ids[[self.node]]
         reference = None if choice.reference is None else setup.reference
         columns = choose_features(graph, node, choice.features, reference)
@@ -105,7 +108,7 @@ class _CellGame:
 
         Exact where all coalitions fit the calls, sampled if not.
         """
-        count, outputs = len(self.columns), len(self.played.prediction.outputs)
+        count, outputs = len(self.columns), len(self.prediction.outputs)
         if not count:
             return np.zeros((outputs, 0)), np.zeros((outputs, 0, 0))
         weighted = _weighted_coalitions(masks, player)
@@ -116,7 +119,7 @@ class _CellGame:
 
     def _scores(self, coalitions: Bools, features_on: Bools) -> Floats:
         """Scores [rows, outputs] of coalitions of nodes and feature cells that the node keeps."""
-        setup, prediction = self.played.setup, self.played.prediction
+        setup, prediction = self.setup, self.prediction
         inverse, first = RowIds().add(np.concatenate([coalitions, features_on], 1))
         coalitions, features_on = coalitions[first], features_on[first]
         no_features = np.ones((len(coalitions), setup.players.features), dtype=bool)

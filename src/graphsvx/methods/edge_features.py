@@ -7,7 +7,7 @@ again on the whole graph, and all of them if these differ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -29,64 +29,55 @@ from graphsvx.results.explanation import Explanation
 _REPLAYS = 6
 
 
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """The columns of edge_attr of a graph, and what they become."""
-
-    table: Tensor
-    """edge_attr as [edges of the whole graph, columns]."""
-    other: Tensor
-    """The value of each switched-off column."""
-    players: Tensor
-    """Columns with another value at some edge."""
-
-    def scores(self, graph: LocalGraph, coalitions: Bools) -> Tensor:
-        """Scores of the graph with the other columns switched off, [coalitions, outputs]."""
-        rows = self.table[as_tensor(graph.edges, self.table.device)]
-        shape = rows.shape if graph.edge_attr is None else graph.edge_attr.shape
-        listed = []
-        for coalition in coalitions:
-            off = self.players[as_tensor(np.flatnonzero(~coalition), rows.device)]
-            changed = rows.clone()
-            changed[:, off] = self.other[off].to(rows.dtype)
-            out = graph.outputs(edge_attr=changed.reshape(shape))
-            listed.append(graph.query.scores(graph.explained(out)[None])[0].cpu())
-        return torch.stack(listed)
-
-
 def explain_edge_features(plan: Plan, reference: Reference, method: object) -> Explanation:
-    """Shapley values of the columns of edge_attr."""
-    query, seed, names = plan.query, plan.seed, plan.query.names.edge_features
-    if plan.sampling.selective:
+    """Shapley values of the columns of edge_attr that have another value at some edge."""
+    query, sampling, budget = plan.query, plan.sampling, plan.budget.first_calls
+    if sampling.selective:
         raise InputError(
             'a Lasso chooses nodes and features; leave it out with players="edge_attr"'
         )
-    columns, local = _columns(query, reference), local_graph_of(query, seed)
-    count, evaluator = len(columns.players), local.evaluator
-    graph, whole_graph = local, whole_graph_of(query, evaluator)
-    draws, ends = np.random.default_rng(seed), empty_and_full(count)
+    table, other = _columns(query, reference)
+    columns = torch.nonzero((table != other).any(0))[:, 0]
+    local = graph = local_graph_of(query, plan.seed)
+    count, evaluator = len(columns), local.evaluator
+
+    def scores(graph: LocalGraph, coalitions: Bools) -> Tensor:
+        """Scores of the graph with the other columns switched off, [coalitions, outputs]."""
+        rows, listed = table[as_tensor(graph.edges, table.device)], list[Tensor]()
+        for coalition in coalitions:
+            off = columns[as_tensor(np.flatnonzero(~coalition), rows.device)]
+            changed = rows.clone()
+            changed[:, off] = other[off]
+            out = graph.outputs(edge_attr=changed.reshape(graph.others["edge_attr"].shape))
+            listed.append(query.scores(graph.explained(out)[None])[0].cpu())
+        return torch.stack(listed)
+
+    draws, ends = np.random.default_rng(plan.seed), empty_and_full(count)
     if evaluator.local:
         probes = np.concatenate([ends, draws.random((_REPLAYS, count)) < 0.5])
-        if not allclose(columns.scores(local, probes), columns.scores(whole_graph, probes)):
+        whole_graph = whole_graph_of(query, evaluator)
+        if not allclose(scores(local, probes), scores(whole_graph, probes)):
             graph = whole_graph
-    proved = evaluator.checks.proved or not evaluator.local or graph is whole_graph
-    game = FunctionGame(lambda rows: columns.scores(graph, rows), count)
-    rng = plan.sampling.rng("edge features")
-    masks = plan.sampling.draw(game, plan.budget.first_calls, rng)
+    proved = evaluator.checks.proved or not evaluator.local or graph is not local
+    game = FunctionGame(lambda rows: scores(graph, rows), count)
+    masks = sampling.draw(game, budget, sampling.rng("edge features"))
     values = game.values(np.concatenate([game.states(ends), masks.states]))
     prediction = Prediction.of(query, evaluator, values[1])
-    scores = values[:, columns_of(prediction.outputs)]
-    fit = plan.sampling.estimator(masks, scores[2:], scores[0], scores[1])
+    values = values[:, columns_of(prediction.outputs)]
+    fit, names = sampling.estimator(masks, values[2:], values[0], values[1]), query.names
     explanation = build_explanation(
         method,
-        seed,
+        plan.seed,
         prediction,
         bases=fit.base,
         features=Credit(
-            columns.players.cpu(),
+            columns.cpu(),
             fit.values,
             fit.errors,
-            tuple(names[i] if names else f"edge feature {i}" for i in columns.players.tolist()),
+            tuple(
+                names.edge_features[i] if names.edge_features else f"edge feature {i}"
+                for i in columns.tolist()
+            ),
         ),
         meaning="Shapley value: the edge feature's fair share of the difference between the "
         "prediction and the base value",
@@ -94,20 +85,21 @@ def explain_edge_features(plan: Plan, reference: Reference, method: object) -> E
             "edge features",
             count,
             game.calls,
-            type(plan.sampling.mask).__name__,
+            type(sampling.mask).__name__,
             exact=masks.exact and proved,
             exact_if_shortcuts_hold=masks.exact and not proved,
             replayed=0 if proved else _REPLAYS + 2,
-            budget=plan.budget.first_calls,
+            budget=budget,
             coalitions=len(masks.rows) + 2,
             r2=float(fit.r2[prediction.row]),
         ),
     )
-    field = replace(explanation.field, num_features=columns.table.shape[1])
+    field = replace(explanation.field, num_features=table.shape[1])
     return replace(explanation, field=field)
 
 
-def _columns(query: Query, reference: Reference) -> _Columns:
+def _columns(query: Query, reference: Reference) -> tuple[Tensor, Tensor]:
+    """edge_attr as [edges, columns], and the value of each switched-off column."""
     attr = query.graph.edge_attr
     if attr is None or "edge_attr" not in query.model.takes:
         raise InputError(
@@ -125,4 +117,4 @@ def _columns(query: Query, reference: Reference) -> _Columns:
             f"reference must be a vector with one value for each of the {table.shape[1]} columns "
             f"of edge_attr, got {reference!r}"
         )
-    return _Columns(table, other, torch.nonzero((table != other.to(table.dtype)).any(0))[:, 0])
+    return table, other.to(table.dtype)

@@ -37,13 +37,13 @@ _NEAR_ZERO = 1e-3
 _MOST_MEMBERSHIPS = 1 << 20
 
 
-def explanation_of(plan: Plan, method: Any) -> Explanation:
+def explanation_of(plan: Question, method: Any) -> Explanation:
     """The explanation by a `GraphSVX`, with what is needed to ask about sets of players later."""
     if isinstance(plan.kind, EdgeFeatures):
         from graphsvx.methods import edge_features  # noqa: PLC0415  (these players only)
 
         explanation = edge_features.explain_edge_features(plan, plan.kind.reference, method)
-        return explanation.with_question(Question(plan))
+        return explanation.with_question(plan)
     played = plan.play()
     explanation = record(plan, played, method)
     if isinstance(plan.kind, Cells):
@@ -52,14 +52,15 @@ def explanation_of(plan: Plan, method: Any) -> Explanation:
         explanation = with_cells(explanation, plan, played, plan.kind)
     explanation = plan.kind.finish(explanation)
     played.clock.note_end()
-    return explanation.with_question(Question(plan))
+    return explanation.with_question(plan)
 
 
 def record(plan: Plan, played: PlayedGames, method: Any) -> Explanation:
     """The explanation from played games."""
-    prediction, games, players = played.prediction, played.games, played.setup.players
-    field, selective = prediction.evaluator.field, plan.sampling.selective
-    outputs, row, settings = prediction.outputs, prediction.row, vars(plan.kind)
+    prediction, games = played.prediction, played.games
+    players, selective = games[-1].game.setup.players, plan.sampling.selective
+    field, outputs, row = prediction.evaluator.field, prediction.outputs, prediction.row
+    settings = vars(plan.kind)
     values = torch.cat([game.fit.values for game in games], 1)
     errors = torch.cat([game.fit.errors for game in games], 1)
     base = games[0].fit.base.clone()

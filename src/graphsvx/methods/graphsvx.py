@@ -13,11 +13,11 @@ from graphsvx.errors import InputError, NoInfluenceWarning, UnsupportedError
 from graphsvx.estimators import KSII, EstimatorSetting, GaussianProcess, IndexSetting, Lasso
 from graphsvx.generators import GeneratorSetting, Indirect, Isolate, RemoveRows, Variant, trait
 from graphsvx.masks import Auto, MaskSetting, SmarterSeparate
+from graphsvx.methods.answers import Question
 from graphsvx.methods.explaining import explanation_of
 from graphsvx.methods.increments import Budget
 from graphsvx.methods.pipeline import Sampling
 from graphsvx.methods.player_kinds import KINDS, DefaultPlayers, KindName, PlayerKind
-from graphsvx.methods.playing import Plan
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Range, changed_fields, checked, shown
 from graphsvx.utils.printable import did_you_mean
@@ -207,7 +207,7 @@ class GraphSVX(Checked):
             warnings.warn(explanation.certificate.no_influence, NoInfluenceWarning, stacklevel=3)
         return explanation
 
-    def plan(self, query: Query, seed: int) -> Plan:
+    def plan(self, query: Query, seed: int) -> Question:
         """How the games of a query are played.
 
         Raises:
@@ -234,7 +234,7 @@ class GraphSVX(Checked):
             query = replace(query, removes_rows=True)
         generator = kind.generator if generator is None else generator
         sampling = Sampling(self.mask, self.estimator, seed)
-        return Plan(query, kind, generator, sampling, self.budget)
+        return Question(query, kind, generator, sampling, self.budget)
 
     def _check_parts(self, players: PlayerKind) -> None:
         for reason in (*self._conflicts(players), *players.conflicts(self)):

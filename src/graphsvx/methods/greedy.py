@@ -85,7 +85,7 @@ class Greedy(Baseline):
         return run_verified(query, self.hops, seed, lambda e: self._run(query, e, seed), holds)[0]
 
     def _run(self, query: Query, evaluator: Evaluator, seed: int) -> _Run:
-        setup = baseline_setup(query, evaluator, self.players, self.features, self.hops)
+        setup = baseline_setup(evaluator, self.players, self.features, self.hops)
         game = GraphGame(query, evaluator, setup, Isolate(), "joint", rest_on=True)
         empty, full = game.values(game.end_states())
         prediction = Prediction.of(query, evaluator, full)

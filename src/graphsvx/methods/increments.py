@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
 
-from graphsvx.core.arrays import Bools
-from graphsvx.core.query import Query
-from graphsvx.engine.profile import ModelProfile, profile_for
+from graphsvx.core.arrays import Ids
+from graphsvx.engine.profile import ModelProfile
 from graphsvx.engine.states import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.differences import (
@@ -98,74 +96,48 @@ class Budget(Checked):
     def goal(self, sampling: Sampling) -> Goal | None:
         """When calls end; None: after `samples`."""
         if self.tolerance is not None:
-            return ErrorBelow(self.tolerance)
+            return Goal(tolerance=self.tolerance)
         many = self.seconds is None and (self.samples or 0) > MOST_AT_ONCE
         if many and sampling.pairs_for_process:
-            return AllCalls()
+            return Goal()
         by_default = self.samples is None and not sampling.selective
-        return RelativeErrorBelow() if by_default or self.seconds is not None else None
+        return Goal(relative=RELATIVE_ERROR) if by_default or self.seconds is not None else None
 
 
-class Goal(ABC):
-    """What error is small enough."""
+@dataclass(frozen=True)
+class Goal:
+    """What error is small enough, of each player or of all; neither: as many calls as allowed."""
 
-    @abstractmethod
+    tolerance: float | None = None
+    """Every standard error is at most this."""
+    relative: float | None = None
+    """The root of all squared errors over all squared credit is at most this, over all games and
+    explained outputs: a game with little credit need not be known better."""
+
     def needed(self, fits: Sequence[Fit]) -> list[float]:
         """For each game: how many times its calls are needed, if squared errors fall as 1 / calls;
         at most 1 where none are.
         """
-
-    def unsure(self, fit: Fit) -> Bools:
-        """Players of a game whose errors are, or may be, too large, [M]; nobody in particular."""
-        return np.zeros(fit.errors.shape[1], dtype=bool)
-
-
-@dataclass(frozen=True)
-class ErrorBelow(Goal):
-    """Every standard error is at most `tolerance`."""
-
-    tolerance: float
-
-    def needed(self, fits: Sequence[Fit]) -> list[float]:
-        """By the largest error of each game; infinite where errors are not known."""
-        worst = [
-            float((fit.errors / self.tolerance).square().max()) if fit.errors.numel() else 0.0
-            for fit in fits
-        ]
-        return [math.inf if math.isnan(ratio) else ratio for ratio in worst]
-
-    def unsure(self, fit: Fit) -> Bools:
-        """Those with an error near the tolerance too."""
-        unsure: Bools = (fit.errors > _NEAR * self.tolerance).any(0).numpy()
-        return unsure
-
-
-@dataclass(frozen=True)
-class RelativeErrorBelow(Goal):
-    """The root of all squared errors over all squared credit is at most `limit`.
-
-    Over all games and explained outputs: a game with little credit need not be known better.
-    """
-
-    limit: float = RELATIVE_ERROR
-
-    def needed(self, fits: Sequence[Fit]) -> list[float]:
-        """By each game's share of the error; 0 where errors are not known."""
+        if self.tolerance is not None:  # by the largest error; infinite where it is not known
+            worst = [
+                float((fit.errors / self.tolerance).square().max()) if fit.errors.numel() else 0.0
+                for fit in fits
+            ]
+            return [math.inf if math.isnan(ratio) else ratio for ratio in worst]
         squares = [float(fit.errors.square().sum()) for fit in fits]
-        allowed = self.limit**2 * sum(float(fit.values.square().sum()) for fit in fits)
+        if self.relative is None:
+            return [0.0 if square == 0 else math.inf for square in squares]
+        # By each game's share of the error; 0 where errors are not known.
+        allowed = self.relative**2 * sum(float(fit.values.square().sum()) for fit in fits)
         if allowed <= 0 or any(map(math.isnan, squares)):
             return [0.0 for _ in fits]
         inexact = sum(square > 0 for square in squares)
         return [square * inexact / allowed for square in squares]
 
-
-@dataclass(frozen=True)
-class AllCalls(Goal):
-    """As many calls as there may be."""
-
-    def needed(self, fits: Sequence[Fit]) -> list[float]:
-        """Any number where a game is not exact."""
-        return [math.inf if bool(fit.errors.any()) else 0.0 for fit in fits]
+    def unsure(self, fit: Fit) -> Ids:
+        """Players of a game whose errors are, or may be, above the tolerance."""
+        limit = math.inf if self.tolerance is None else _NEAR * self.tolerance
+        return np.flatnonzero((fit.errors > limit).any(0).numpy())
 
 
 def calls_needed(needed: Sequence[float], games: Sequence[FittedGame]) -> int | None:
@@ -197,17 +169,10 @@ class Clock:
     """
 
     limit: float
+    """Infinite: as much time as it takes."""
     profile: ModelProfile
     start: float
     games_ended: float = 0.0
-
-    @staticmethod
-    def of(query: Query, seconds: float | None) -> Clock:
-        """The limit for a query; None: as much time as it takes."""
-        profile = (
-            ModelProfile((), None) if seconds is None else profile_for(query.model, query.graph)
-        )
-        return Clock(seconds or math.inf, profile, time.monotonic())
 
     def left(self) -> float:
         """Seconds for further calls."""
@@ -316,7 +281,7 @@ def first_calls(
         return most if most < FIRST_CALLS else min(_default_first_calls(games, sampling), most)
     if budget.seconds is not None:
         return clock.first_calls(games, calls)
-    if goal == AllCalls():  # all at once only where that makes a game exact
+    if goal == Goal():  # all at once only where that makes a game exact
         at_once = any(game.looks_up or Auto().exact_within(game, calls) for game in games)
         return calls if at_once else FIRST_CALLS
     return calls
@@ -365,7 +330,13 @@ class Increments:
             if i is None or i in closed or needed[i] <= 1:
                 return self.games
             before, began = self.games[i], time.monotonic()
-            game = self._continued(before, needed[i])
+            if before.game not in self._measured:
+                self._measured[before.game] = self._try_differences(before)
+            measured = self._measured[before.game]
+            if measured is None:
+                game = self._more_pairs(before, needed[i])
+            else:
+                game = self._more_differences(before, measured, needed[i])
             self.games[i] = replace(game, seconds=time.monotonic() - began)
             if game.fit is before.fit:
                 closed.add(i)
@@ -373,16 +344,8 @@ class Increments:
             calls, error = f"{game.game.calls:,}", float(game.fit.errors.max())
             logger.info("%s: %s calls, largest standard error %.3g", game.game.side, calls, error)
 
-    def _continued(self, game: FittedGame, needed: float) -> FittedGame:
-        """The game with more calls, or with the same fit where none are allowed, or worth it."""
-        if game.game not in self._measured:
-            self._measured[game.game] = self._try_differences(game)
-        measured = self._measured[game.game]
-        if measured is not None:
-            return self._more_differences(game, measured, needed)
-        return self._more_pairs(game, needed)
-
     def _more_pairs(self, game: FittedGame, needed: float) -> FittedGame:
+        """The game with more calls, or as it is where none are allowed, or worth a fit."""
         most = self._allowed(game)
         budget = self._next_budget(game, needed, most)
         worth = _WORTH if self.most is None else _WORTH_WHERE_ASKED
@@ -416,9 +379,7 @@ class Increments:
             return None
         calls = game.calls
         left = self._in_time(played, self._allowed(played, differences=True)) - calls
-        players = np.union1d(
-            players_to_measure(fit, max(left, 1)), np.flatnonzero(self.goal.unsure(fit))
-        )
+        players = np.union1d(players_to_measure(fit, max(left, 1)), self.goal.unsure(fit))
         none = Differences.none(players, game.players, len(self.outputs), left)
         if left < 2 * none.first_calls:
             return None

@@ -78,7 +78,7 @@ class PyGQuestion(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Raw outputs as the losses of the algorithms need them."""
-        out = self.graph.outputs(x, edge_index)
+        out = self.graph.outputs(x, edge_index=edge_index)
         if self.index is None:
             out = self.graph.explained(out)
         return as_classes(out, self.graph.query.model.output, self.column)
@@ -114,24 +114,23 @@ def configured(algorithm: Any, query: Query, **mask_types: str | None) -> Any:
     return algorithm
 
 
-def message_passing_module(query: Query, method: object) -> nn.Module:
-    """The model if it has PyG layers that take an edge mask; otherwise `UnsupportedError`."""
-    module = query.model.call
-    if query.graph.form.edge_sets:
+def require_message_passing(query: Query, method: object) -> None:
+    """Raise an UnsupportedError unless the model has PyG layers that take an edge mask."""
+    module, sets = query.model.call, [names[0] for names in query.graph.form.edge_sets]
+    if sets:
         raise UnsupportedError(
             f"{type(method).__name__} weighs the messages along one edge_index, got a model of "
-            f"{', '.join(names[0] for names in query.graph.form.edge_sets)}; use GraphSVX or Greedy"
+            f"{', '.join(sets)}; use GraphSVX or Greedy"
         )
-    if not isinstance(module, nn.Module) or not any(
-        isinstance(layer, MessagePassing) and layer.explain is not False
-        for layer in module.modules()
+    layers = module.modules() if isinstance(module, nn.Module) else ()
+    if not any(
+        isinstance(layer, MessagePassing) and layer.explain is not False for layer in layers
     ):
         raise UnsupportedError(
             f"{type(method).__name__} weighs messages, so it needs a torch module with PyG "
             f"MessagePassing layers, got {type(module).__name__} without any; use GraphSVX, "
             f"Greedy or PGMExplainer, which only call the model"
         )
-    return module
 
 
 # --- GNNExplainer -----------------------------------------------------------------------------
@@ -217,15 +216,13 @@ class GNNExplainer(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """Learn masks for each explained output."""
         if self.edges:
-            message_passing_module(query, self)
+            require_message_passing(query, self)
         local_graph = local_graph_of(query, seed)
         prediction = local_graph.prediction()
         with model_restored(query.model.call):
-            questions = [PyGQuestion(local_graph, output) for output in prediction.outputs]
-            masks = [self.learn(question, seed) for question in questions]
+            masks = [self.learn(PyGQuestion(local_graph, k), seed) for k in prediction.outputs]
         inner = local_graph.inner_edges[: None if self.edges else 0]
         columns = torch.arange(local_graph.x.shape[1] if self.features else 0)
-        calls = self.epochs * len(masks)
         return self.record(
             seed,
             prediction,
@@ -233,7 +230,9 @@ class GNNExplainer(Baseline):
                 local_graph.edge_ids()[:, : len(inner)], [edges.cpu()[inner] for edges, _ in masks]
             ),
             features=mask_as_credit(columns, [part[: len(columns)] for _, part in masks]),
-            game=game_report("masks", len(inner) + len(columns), calls, "Learned"),
+            game=game_report(
+                "masks", len(inner) + len(columns), self.epochs * len(masks), "Learned"
+            ),
             masked_scores=tuple(
                 float(self._masked_scores(local_graph, *mask)[output])
                 for mask, output in zip(masks, prediction.outputs, strict=True)
@@ -342,7 +341,7 @@ class PGExplainer(Baseline):
             queries = [build_query(model, graph, graph=True, **options) for graph in graphs]
         if not queries:
             raise InputError("fit needs at least one node or graph, got none")
-        message_passing_module(queries[0], self)
+        require_message_passing(queries[0], self)
         with evaluation_mode(queries[0].model.submodules):
             questions = [_question(query, seed) for query in queries]
             with model_restored(model):
@@ -376,7 +375,7 @@ class PGExplainer(Baseline):
             UnsupportedError: the method is not trained, or for other questions.
 
         """
-        message_passing_module(query, self)
+        require_message_passing(query, self)
         level = "graph" if query.kind == "graph" else "node"
         if self.trained is None:
             raise UnsupportedError(
@@ -447,20 +446,17 @@ class PGExplainer(Baseline):
         """
         try:
             with safe_open(as_path(path), framework="pt") as file:
-                card = json.loads((file.metadata() or {}).get("card", "{}"))
+                card = json.loads((file.metadata() or {})["card"])
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
-        except FileNotFoundError:
-            raise DataError(f"there is no file {str(path)!r}") from None
-        except (SafetensorError, OSError, json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"{str(path)!r} is no saved PGExplainer: {error}") from error
-        form = (card.get("format"), card.get("version")) if isinstance(card, dict) else None
-        if form != (FORMAT, VERSION):
-            raise DataError(f"{str(path)!r} is no PGExplainer of version {VERSION}")
-        try:
+            if (card["format"], card["version"]) != (FORMAT, VERSION):
+                raise ValueError(f"it has another format or version than {FORMAT} {VERSION}")
             trained = Trained(weights, card["level"], card["questions"])
             return PGExplainer(**card["settings"], trained=trained)
-        except (InputError, KeyError, TypeError) as error:
-            raise DataError(f"{str(path)!r} is damaged: {first_line(error)}") from error
+        except FileNotFoundError:
+            raise DataError(f"there is no file {str(path)!r}") from None
+        except (SafetensorError, OSError, ValueError, RecursionError, KeyError, TypeError) as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else first_line(error)
+            raise DataError(f"{str(path)!r} is no saved PGExplainer: {reason}") from error
 
 
 def _question(query: Query, seed: int, output: int | None = None) -> PyGQuestion:

@@ -13,6 +13,7 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.players import FeatureChoice, Hops, Sides
 from graphsvx.core.query import Query
+from graphsvx.engine.choose import choose_evaluator
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.bayes import CHANGE, BayesNetwork, Network
 from graphsvx.estimators.direct import mask_as_credit
@@ -22,10 +23,11 @@ from graphsvx.methods.baseline import (
     Baseline,
     Block,
     Blocks,
-    PlayedField,
+    Prediction,
     Properties,
     baseline_setup,
     game_report,
+    scores_in_parts,
     unperturbed_prediction,
 )
 from graphsvx.results.details import BayesianNetwork, ChangeProbability
@@ -78,18 +80,21 @@ class PGMExplainer(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """Perturb, test, learn."""
         require_extra("pgmpy.ci_tests")
-        field = PlayedField.of(query, seed, "nodes", hops=self.hops)
-        local, setup = field.evaluator.field, field.setup
-        ids = local.ids[setup.players.node_members]
+        evaluator = choose_evaluator(query, self.hops, seed)
+        setup, field = baseline_setup(evaluator, "nodes", hops=self.hops), evaluator.field
+        ids = field.ids[setup.players.node_members]
         require_memory(query.memory, 4 * self.samples * len(ids), self.samples, len(ids))
         perturbed = coin_flips(self.samples, len(ids), self.rate, seed)
         # Row 0 is the graph as it is.
         on = np.concatenate([np.ones((1, len(ids)), dtype=bool), ~perturbed])
         no_features, generator = np.zeros((len(on), 0), dtype=bool), ReplaceRows(self.by)
-        scores = field.scores(
-            lambda part: generator(setup, no_features[part], on[part]), on, 32 * local.size
+        scores = scores_in_parts(
+            evaluator,
+            lambda part: generator(setup, no_features[part], on[part]),
+            on,
+            32 * field.size,
         )
-        prediction = field.prediction(scores[0])
+        prediction = Prediction.of(query, evaluator, scores[0])
         fell: Floats = (scores[:1] - scores[1:]).numpy()
         networks = [self._learn(perturbed, fell[:, output]) for output in prediction.outputs]
         strengths = [torch.from_numpy(network.strength) for network in networks]
@@ -167,9 +172,7 @@ class Random(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """Draw a random value for every player and output."""
         prediction, rng = unperturbed_prediction(query, seed), _rng_of(query, seed)
-        players = baseline_setup(
-            query, prediction.evaluator, self.players, self.features, None
-        ).players
+        players = baseline_setup(prediction.evaluator, self.players, self.features).players
         counts = players.features, players.nodes, players.edges
         sides = [torch.stack([uniform(count, rng) for _ in prediction.outputs]) for count in counts]
         values = torch.cat(sides, 1)

@@ -8,6 +8,7 @@ the empty and the full one, those with the least and the largest output, and oth
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 
@@ -18,10 +19,11 @@ from graphsvx.core.arrays import Bools, Ids, RowIds, by_size, row_sizes
 from graphsvx.core.query import Query
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Checks, Evaluator, equals_plain_calls
+from graphsvx.engine.profile import profile_for
 from graphsvx.errors import ModelError
 from graphsvx.games.base import empty_and_full
 from graphsvx.games.lookup_game import separate_games
-from graphsvx.generators import GameSetup, Generator, trait
+from graphsvx.generators import Generator, trait
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.increments import Budget, Clock, Goal, Increments, first_calls
 from graphsvx.methods.pipeline import Sampling
@@ -35,7 +37,6 @@ class PlayedGames:
     """The evaluated games of a query, with credit in each."""
 
     prediction: Prediction
-    setup: GameSetup
     games: list[FittedGame]
     """That of nodes (or edges) comes last and ends in the full prediction."""
     clock: Clock
@@ -68,16 +69,16 @@ class Plan:
 
     def play(self) -> PlayedGames:
         """Play by the fastest evaluator that passes its checks, before and after."""
-        clock = Clock.of(self.query, self.budget.seconds)
+        profile = profile_for(self.query.model, self.query.graph)
+        clock = Clock(self.budget.seconds or math.inf, profile, time.monotonic())
 
         def run(evaluator: Evaluator) -> PlayedGames:
-            setup, games = self.games(evaluator)
-            rng = np.random.default_rng(self.seed)
+            games, rng = self.games(evaluator), np.random.default_rng(self.seed)
             if clock.compares_first and not all(
                 first_coalitions_agree(game, rng) for game in games
             ):
                 raise ModelError("batches of perturbed graphs give other outputs than plain calls")
-            return self._play(evaluator, setup, games, clock)
+            return self._play(evaluator, games, clock)
 
         def holds(evaluator: Evaluator, played: PlayedGames) -> bool:
             replays, began = clock.replays(evaluator.checks.replays), time.monotonic()
@@ -87,12 +88,12 @@ class Plan:
 
         return run_verified(self.query, self.kind.hops, self.seed, run, holds)
 
-    def games(self, evaluator: Evaluator) -> tuple[GameSetup, list[PlayableGame]]:
-        """The players and their games, not evaluated."""
+    def games(self, evaluator: Evaluator) -> list[PlayableGame]:
+        """The games of the players, not evaluated."""
         setup = self.kind.setup(self.query, evaluator, self.seed)
         keeps_rows = trait(self.generator, "feature_rows") == "own"
         setup = replace(setup, keeps_features=keeps_rows and not setup.players.features)
-        return setup, separate_games(
+        return separate_games(
             self.query,
             evaluator,
             setup,
@@ -102,9 +103,7 @@ class Plan:
             calls=self.budget.first_calls,
         )
 
-    def _play(
-        self, evaluator: Evaluator, setup: GameSetup, games: list[PlayableGame], clock: Clock
-    ) -> PlayedGames:
+    def _play(self, evaluator: Evaluator, games: list[PlayableGame], clock: Clock) -> PlayedGames:
         goal, budget, sampling, began = self.goal, self.budget, self.sampling, time.monotonic()
         calls = first_calls(games, budget, goal, sampling, clock)
         played = sampling.play_all(games, calls, budget.feature_share, self.by_default)
@@ -115,7 +114,7 @@ class Plan:
             fitted = [replace(game, seconds=seconds) for game in fitted]
             fitted = Increments(fitted, goal, sampling, prediction.outputs, clock, most).play()
         clock.note_games(began, sum(game.game.calls for game in fitted))
-        return PlayedGames(prediction, setup, fitted, clock)
+        return PlayedGames(prediction, fitted, clock)
 
 
 # --- coalitions that are evaluated again ---------------------------------------------------

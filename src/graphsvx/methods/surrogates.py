@@ -7,14 +7,13 @@ GraphLIME     features and predictions of the neighbours are read as they are (H
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from graphsvx.core import arrays
 from graphsvx.core import field as fields
@@ -22,17 +21,19 @@ from graphsvx.core.arrays import Floats, Ids, row_keys
 from graphsvx.core.field import Perturbations
 from graphsvx.core.players import FeatureChoice, Samples
 from graphsvx.core.query import Query
+from graphsvx.engine.choose import choose_evaluator
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import OwnFeatures, Unchanged
 from graphsvx.methods.baseline import (
     Baseline,
     Block,
     Blocks,
-    PlayedField,
     Prediction,
     Properties,
+    baseline_setup,
     game_report,
     local_graph_of,
+    scores_in_parts,
 )
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
@@ -42,14 +43,23 @@ from graphsvx.utils.imports import require_extra
 # --- LIME and SHAP ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureFunction(PlayedField):
+class FeatureFunction:
     """f as a function of the explained node's features that play: [rows, B] -> [rows, outputs].
 
     Rows are evaluated once and cached: lime asks for the same ones for each output.
     """
 
-    _cache: dict[bytes, Floats] = field(default_factory=dict)
+    def __init__(self, query: Query, seed: int, features: FeatureChoice) -> None:
+        """The features that play, and their values at the explained node."""
+        self.evaluator = choose_evaluator(query, None, seed)
+        self.setup = baseline_setup(self.evaluator, "features", features)
+        self.columns = torch.from_numpy(self.setup.players.feature_members)
+        self.row = self.setup.feature_table[:1]
+        self._at = self.columns.to(self.row.device)
+        self.values: Floats = self.row[0, self._at].double().cpu().numpy()
+        self._cache: dict[bytes, Floats] = {}
+        scores = torch.from_numpy(self(self.values)[0])
+        self.prediction = Prediction.of(query, self.evaluator, scores)
 
     def __call__(self, rows: Floats) -> Floats:
         """Scores [rows, outputs] of perturbed feature rows."""
@@ -57,45 +67,25 @@ class FeatureFunction(PlayedField):
         keys = row_keys(rows)
         new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._cache}
         if new:
-            values, row = torch.from_numpy(np.stack([*new.values()])), self.setup.feature_table[:1]
+            values = torch.from_numpy(np.stack([*new.values()])).to(self.row)
 
             def perturb(part: slice) -> Perturbations:
-                vectors = row.repeat(len(values[part]), 1)
-                vectors[:, self.columns.to(row.device)] = values[part].to(row)
+                vectors = self.row.repeat(len(values[part]), 1)
+                vectors[:, self._at] = values[part]
                 return OwnFeatures()(self.setup, vectors)
 
-            scores = self.scores(perturb, values, 32 * row.shape[1])
+            scores = scores_in_parts(self.evaluator, perturb, values, 32 * self.row.shape[1])
             self._cache.update(zip(new, scores.numpy(), strict=True))
         return np.stack([self._cache[key] for key in keys])
 
-    @property
-    def columns(self) -> Tensor:
-        """The features that play."""
-        return torch.from_numpy(self.setup.players.feature_members)
-
-    @property
-    def values(self) -> Floats:
-        """The values of `columns` at the explained node, [B]."""
-        row = self.setup.feature_table[0]
-        return row[self.columns.to(row.device)].double().cpu().numpy()
-
-    def unperturbed(self) -> Prediction:
-        """The prediction of the node as it is."""
-        return self.prediction(torch.from_numpy(self(self.values)[0]))
-
     def report(self, mask: str, budget: int, **details: Any) -> Any:
         """The entry of the game in the certificate."""
-        return game_report(
-            "features", len(self.columns), len(self._cache), mask, budget=budget, **details
-        )
+        players, calls = len(self.columns), len(self._cache)
+        return game_report("features", players, calls, mask, budget=budget, **details)
 
 
 def local_surrogate(
-    function: FeatureFunction,
-    data: Floats,
-    score: Callable[[Floats], Floats],
-    samples: int,
-    seed: int,
+    function: FeatureFunction, data: Floats, output: int, samples: int, seed: int
 ) -> Any:
     """lime's tabular explainer in regression mode, without discretisation or feature selection."""
     explainer = require_extra("lime.lime_tabular").LimeTabularExplainer(
@@ -106,7 +96,10 @@ def local_surrogate(
         random_state=seed % 2**32,
     )
     return explainer.explain_instance(
-        function.values, score, num_features=len(function.columns), num_samples=samples
+        function.values,
+        lambda rows: function(rows)[:, output],
+        num_features=len(function.columns),
+        num_samples=samples,
     )
 
 
@@ -136,18 +129,14 @@ class LIME(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """Run lime once per output, on the same perturbed feature rows."""
         require_extra("lime.lime_tabular")
-        function = FeatureFunction.of(query, seed, "features", self.features)
-        prediction, columns, x = function.unperturbed(), function.columns, query.graph.x
+        function = FeatureFunction(query, seed, self.features)
+        prediction, columns, x = function.prediction, function.columns, query.graph.x
         outputs = prediction.outputs
         values = torch.zeros(len(outputs), len(columns), dtype=torch.float64)
         bases, r2 = prediction.scores[list(outputs)].clone(), 0.0
         data = x[:, columns.to(x.device)].double().cpu().numpy()
         for i, output in enumerate(outputs if len(columns) else ()):
-
-            def score(rows: Floats, output: int = output) -> Floats:
-                return function(rows)[:, output]
-
-            surrogate = local_surrogate(function, data, score, self.samples, seed)
+            surrogate = local_surrogate(function, data, output, self.samples, seed)
             for column, value in surrogate.local_exp[1]:
                 values[i, column] = value
             bases[i] = surrogate.intercept[1]
@@ -215,8 +204,8 @@ class SHAP(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """Run shap's KernelExplainer for all outputs at once."""
         shap_package()
-        function = FeatureFunction.of(query, seed, "features", self.features)
-        prediction, players = function.unperturbed(), len(function.columns)
+        function = FeatureFunction(query, seed, self.features)
+        prediction, players = function.prediction, len(function.columns)
         values, base = np.zeros((0, len(prediction.scores))), prediction.scores.numpy()
         if players:
             values, base = kernel_shap(function, self.samples, seed)
@@ -270,9 +259,9 @@ def kernel_products(features: Floats, target: Floats, block: int) -> tuple[Float
     for i, part in enumerate(parts):
         rows = centred_kernels(features[:, part])
         link[part] = rows @ target
-        gram[part, part] = rows @ rows.T
-        for other in parts[i + 1 :]:
-            gram[part, other] = rows @ centred_kernels(features[:, other]).T
+        for other in parts[: i + 1]:
+            others = rows if other is part else centred_kernels(features[:, other])
+            gram[part, other] = rows @ others.T
             gram[other, part] = gram[part, other].T
     return gram, link
 

@@ -88,7 +88,7 @@ def leave_one_out(explanation: Explanation, model: Callable[..., Any], data: Any
     Nodes are removed as GraphSVX removes them (Eq. 2).
     """
     query = question(explanation, model, data, "raw")
-    game = GraphSVX(players="nodes").plan(query, 0).games(choose_evaluator(query, None, 0))[1][-1]
+    game = GraphSVX(players="nodes").plan(query, 0).games(choose_evaluator(query, None, 0))[-1]
     everyone = np.ones(game.players, dtype=bool)
     full, less = (
         game.values(game.states(coalitions))
