@@ -24,7 +24,7 @@ from graphsvx.engine.choose import choose_evaluator, run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError
 from graphsvx.games.lookup_game import MOST_LOOK_UPS, LookupGame
-from graphsvx.methods.played import PlayableGame
+from graphsvx.methods.pipeline import PlayableGame
 from graphsvx.methods.playing import Plan
 from graphsvx.results.details import PlayerSet
 from graphsvx.results.explanation import Explanation

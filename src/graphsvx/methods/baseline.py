@@ -21,7 +21,7 @@ from graphsvx.engine.choose import choose_evaluator, evaluate
 from graphsvx.engine.evaluator import Evaluator, Plain, unperturbed
 from graphsvx.errors import UnsupportedError
 from graphsvx.generators import GameSetup
-from graphsvx.methods.played import Prediction
+from graphsvx.methods.pipeline import Prediction
 from graphsvx.methods.player_kinds import KINDS
 from graphsvx.methods.record import build_explanation, game_report
 from graphsvx.results.explanation import Explanation

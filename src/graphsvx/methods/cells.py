@@ -29,7 +29,7 @@ from graphsvx.engine.choose import evaluate
 from graphsvx.generators import GameSetup, Isolate
 from graphsvx.masks.base import Masks, all_rows
 from graphsvx.methods.increments import FIRST_CALLS
-from graphsvx.methods.played import Prediction
+from graphsvx.methods.pipeline import Prediction
 from graphsvx.methods.player_kinds import Cells
 from graphsvx.methods.playing import Plan, PlayedGames
 from graphsvx.results.credit import OTHER_FEATURES, PRESENCE, CellCredit

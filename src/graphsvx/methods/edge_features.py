@@ -19,7 +19,7 @@ from graphsvx.core.reference import Reference
 from graphsvx.errors import InputError
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.methods.baseline import LocalGraph, local_graph_of, whole_graph_of
-from graphsvx.methods.played import Prediction, columns_of
+from graphsvx.methods.pipeline import Prediction, columns_of
 from graphsvx.methods.playing import Plan
 from graphsvx.methods.record import build_explanation, game_report
 from graphsvx.results.credit import Credit

@@ -14,7 +14,7 @@ from graphsvx.engine.profile import profile_for
 from graphsvx.estimators.interactions import interactions
 from graphsvx.methods.answers import Question
 from graphsvx.methods.increments import calls_needed, limited_by_cost
-from graphsvx.methods.played import FittedGame
+from graphsvx.methods.pipeline import FittedGame
 from graphsvx.methods.player_kinds import Cells, EdgeFeatures
 from graphsvx.methods.playing import Plan, PlayedGames
 from graphsvx.methods.record import (

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Ids
 from graphsvx.core.query import Query
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.errors import UnsupportedError
@@ -37,58 +36,52 @@ Features = tuple[Tensor, ...]
 """Features of nodes, a matrix [nodes, columns] for each node type that has any."""
 
 
-@dataclass(frozen=True, eq=False)
 class FeatureSpace:
-    """The scores as a function of the features of the nodes in the receptive field."""
+    """The scores as a function of the features that the explained prediction depends on."""
 
-    prediction: Prediction
     x: Features
-    nodes: tuple[Ids, ...]
-    """The user's ids of the rows of each matrix, ascending."""
-    columns: tuple[slice, ...]
-    """The columns of each matrix among those of all node types."""
     scores: Callable[[Features], Tensor]
     """Scores [outputs] at other features; differentiable."""
+
+    def __init__(self, query: Query, seed: int) -> None:
+        """`x`: a matrix for each node type, with `nodes`, the user's ids of its rows, ascending,
+        and `columns`, those of the matrix among those of all node types.
+        """
+        graph, types = query.graph, query.graph.types
+        if not graph.has_types:
+            local = local_graph_of(query, seed)
+            self.prediction, self.scores = local.prediction(), lambda x: local.scores(x[0])
+            self.x, self.nodes = (local.x,), [local.ids]
+            self.columns = [slice(0, graph.num_features)]
+            return
+        evaluator = choose_evaluator(query, None, seed)
+        names = [name for name in types.features if types.width(name)]
+        if not names:
+            raise UnsupportedError("gradients need features of nodes, but no node type has any")
+        inside = np.sort(evaluator.field.ids[: evaluator.field.size])
+        kinds = types.node_type[inside]
+        self.nodes = [inside[kinds == types.type_id(name)] for name in names]
+        self.columns = [types.blocks[name] for name in names]
+        tables = [types.features[name].detach() for name in names]
+        rows = [
+            torch.from_numpy(types.local(ids)).to(table.device)
+            for ids, table in zip(self.nodes, tables, strict=True)
+        ]
+
+        def scores(x: Features) -> Tensor:
+            parts = zip(names, tables, rows, x, strict=True)
+            features = {name: table.index_copy(0, at, part) for name, table, at, part in parts}
+            return typed_scores(replace(query, graph=graph.with_features(features)), evaluator)
+
+        self.scores = scores
+        self.x = tuple(table[at] for table, at in zip(tables, rows, strict=True))
+        self.prediction = Prediction.of(query, evaluator, scores(self.x))
 
     def forward(self, *x: Tensor) -> Tensor:
         """The function that captum differentiates: features [steps, ...] to [steps, outputs]."""
         out = torch.stack([self.scores(step) for step in zip(*x, strict=True)])
         # The gradient of what is not used is 0, not missing.
         return out + sum(part[:, :0].sum() for part in x)
-
-
-def feature_space(query: Query, seed: int) -> FeatureSpace:
-    """The features that the explained prediction depends on."""
-    graph, types = query.graph, query.graph.types
-    if not graph.has_types:
-        local = local_graph_of(query, seed)
-        columns = slice(0, graph.num_features)
-        return FeatureSpace(
-            local.prediction(), (local.x,), (local.ids,), (columns,), lambda x: local.scores(x[0])
-        )
-    evaluator = choose_evaluator(query, None, seed)
-    field = evaluator.field
-    names = [name for name in types.features if types.width(name)]
-    if not names:
-        raise UnsupportedError("gradients need features of nodes, but no node type has any")
-    inside = np.sort(field.ids[: field.size])
-    nodes = [inside[types.node_type[inside] == types.type_id(name)] for name in names]
-    tables = [types.features[name].detach() for name in names]
-    rows = [
-        torch.from_numpy(types.local(ids)).to(table.device)
-        for ids, table in zip(nodes, tables, strict=True)
-    ]
-
-    def scores(x: Features) -> Tensor:
-        features = {
-            name: table.index_copy(0, at, part)
-            for name, table, at, part in zip(names, tables, rows, x, strict=True)
-        }
-        return typed_scores(replace(query, graph=graph.with_features(features)), evaluator)
-
-    x = tuple(table[at] for table, at in zip(tables, rows, strict=True))
-    blocks = tuple(types.blocks[name] for name in names)
-    return FeatureSpace(Prediction.of(query, evaluator, scores(x)), x, tuple(nodes), blocks, scores)
 
 
 def attributions_to_credit(
@@ -183,7 +176,7 @@ class Saliency(_Gradients):
     def explain(self, query: Query, seed: int) -> Explanation:
         """One backward pass per output."""
         require_extra("captum.attr")
-        return self.attributed(seed, feature_space(query, seed), gradient, ("gradient", "none"))
+        return self.attributed(seed, FeatureSpace(query, seed), gradient, ("gradient", "none"))
 
 
 @dataclass(frozen=True)
@@ -213,7 +206,7 @@ class IntegratedGradients(_Gradients):
     def explain(self, query: Query, seed: int) -> Explanation:
         """`steps` backward passes per output."""
         require_extra("captum.attr")
-        space = feature_space(query, seed)
+        space = FeatureSpace(query, seed)
         start = tuple(map(torch.zeros_like, space.x))
         if self.baseline == "mean":
             mean = query.graph.statistics.mean

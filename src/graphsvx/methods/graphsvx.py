@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
@@ -237,42 +236,40 @@ class GraphSVX(Checked):
         return Question(query, kind, generator, sampling, self.budget)
 
     def _check_parts(self, players: PlayerKind) -> None:
-        for reason in (*self._conflicts(players), *players.conflicts(self)):
-            raise InputError(reason)
-
-    def _conflicts(self, players: PlayerKind) -> Iterator[str]:
-        generator = self.generator
-        cuts_edges, edges_play = (
-            bool(trait(part, "edge_players")) for part in (generator, players.generator)
-        )
-        if cuts_edges and not edges_play:
-            yield f'{generator!r} switches edges off, so edges must play; use players="edges"'
-        if edges_play and generator is not None and not cuts_edges:
-            yield (
-                f'players="edges" needs a generator of edges, such as CutEdges(), got {generator!r}'
-            )
+        """Raise an InputError if parts do not go together."""
+        generator, settings = self.generator, vars(players)
+        selective = isinstance(self.estimator, Lasso)
+        cuts_edges = bool(trait(generator, "edge_players"))
+        edges_play = bool(trait(players.generator, "edge_players"))
         keeps_features = generator in (None, Isolate(), RemoveRows())
         erases = generator == RemoveRows() or trait(generator, "erase")
-        if erases and players.sides == "features":
-            yield 'erase= is about switched-off nodes; use it with players="nodes"'
-        settings = vars(players)
-        if keeps_features and players.sides == "nodes" and settings.get("reference") is not None:
-            yield (
-                f"reference= {_MISPLACED['reference']}; "
-                f'use players="features", or erase=True where nodes play'
-            )
-        if self.order > 1 and settings.get("balance") is not None:
-            yield "balance= rescales credit, which interactions would not follow"
-        if isinstance(self.estimator, Lasso) and self.order > 1:
-            yield (
-                "order= is about interactions of all players, of which a Lasso leaves some out; "
-                "use GaussianProcess() or WLS()"
-            )
-        if isinstance(self.estimator, Lasso) and self.budget.tolerance is not None:
-            yield (
-                "tolerance= needs standard errors, which a Lasso does not give; "
-                "use GaussianProcess() or WLS()"
-            )
+        reasons = {
+            f'{generator!r} switches edges off, so edges must play; use players="edges"': (
+                cuts_edges and not edges_play
+            ),
+            f'players="edges" needs a generator of edges, such as CutEdges(), got {generator!r}': (
+                edges_play and generator is not None and not cuts_edges
+            ),
+            'erase= is about switched-off nodes; use it with players="nodes"': (
+                erases and players.sides == "features"
+            ),
+            f"reference= {_MISPLACED['reference']}; "
+            f'use players="features", or erase=True where nodes play': (
+                keeps_features
+                and players.sides == "nodes"
+                and settings.get("reference") is not None
+            ),
+            "balance= rescales credit, which interactions would not follow": (
+                self.order > 1 and settings.get("balance") is not None
+            ),
+            "order= is about interactions of all players, of which a Lasso leaves some out; "
+            "use GaussianProcess() or WLS()": selective and self.order > 1,
+            "tolerance= needs standard errors, which a Lasso does not give; "
+            "use GaussianProcess() or WLS()": selective and self.budget.tolerance is not None,
+        }
+        conflicts = [reason for reason, holds in reasons.items() if holds]
+        for reason in (*conflicts, *players.conflicts(self)):
+            raise InputError(reason)
 
 
 def _field_names(part: type) -> tuple[str, ...]:

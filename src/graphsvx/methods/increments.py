@@ -25,8 +25,7 @@ from graphsvx.estimators.differences import (
 from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.graph_game import FEWEST_LOOK_UPS
 from graphsvx.masks import Auto
-from graphsvx.methods.pipeline import Sampling
-from graphsvx.methods.played import FittedGame, PlayableGame, explained_values
+from graphsvx.methods.pipeline import FittedGame, PlayableGame, Sampling, explained_values
 from graphsvx.utils.constraints import MOST, Checked, Range
 from graphsvx.utils.context import components, give_up
 

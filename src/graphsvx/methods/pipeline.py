@@ -1,30 +1,122 @@
-"""MASK and EXPL of the games of an explanation, within a shared budget of model calls."""
+"""Games with their evaluated coalitions (MASK) and the credit of their players (EXPL)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from graphsvx.core.arrays import derive_rng
+from graphsvx.core.arrays import Bools, Floats, derive_rng
+from graphsvx.core.query import Query
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.states import TooManyStatesError
 from graphsvx.errors import BudgetError
-from graphsvx.estimators import WLR, WLS, Estimator, GaussianProcess, Lasso
-from graphsvx.games.base import Game, require_memory
+from graphsvx.estimators import (
+    WLR,
+    WLS,
+    ControlledWLS,
+    Estimator,
+    Fit,
+    GaussianProcess,
+    Known,
+    Lasso,
+    PlayedRows,
+)
+from graphsvx.games import Game, GraphGame, LookupGame, require_memory
 from graphsvx.games.derivatives import ExpectedCredit
-from graphsvx.games.graph_game import MOST_LOOK_UPS, GraphGame
-from graphsvx.games.lookup_game import LookupGame
+from graphsvx.games.graph_game import MOST_LOOK_UPS
 from graphsvx.masks import Auto, Mask, Masks, Paired
 from graphsvx.masks.base import split_budget
-from graphsvx.methods.played import FittedGame, PlayableGame, PlayedGame, estimator_for, fit_games
 from graphsvx.utils.context import components, give_up
+from graphsvx.utils.exclusive import stop_if_unwanted
 
 _FEW_EVEN_PAIRS = 128  # where derivatives tell of far players: neighbours need small sizes
 _FITTING = 0.9  # of the coalitions whose states fitted: another draw has others
+_MANY_ROWS = 1 << 14
 
 _LINEAR = (GaussianProcess, WLS, WLR)  # exact where rows have their own credit
+
+PlayableGame = GraphGame | LookupGame
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What is explained: the scores of the unperturbed graph, and which of them."""
+
+    query: Query
+    evaluator: Evaluator
+    scores: Tensor
+    """Of all outputs, [outputs]."""
+    outputs: tuple[int, ...]
+    """Those that are explained."""
+    target: int
+
+    @staticmethod
+    def of(query: Query, evaluator: Evaluator, scores: Tensor) -> Prediction:
+        """The prediction with the outputs that the query asks for."""
+        return Prediction(query, evaluator, scores, *query.choose_outputs(scores))
+
+    @property
+    def row(self) -> int:
+        """Position of the target among the explained outputs."""
+        return self.outputs.index(self.target)
+
+
+@dataclass(frozen=True, eq=False)
+class PlayedGame:
+    """A game with its evaluated coalitions; the empty and the full one come first in `values`."""
+
+    game: PlayableGame
+    masks: Masks
+    values: Tensor
+    budget: int
+    derivatives: ExpectedCredit | None = None
+    """Credit of far players, of some outputs."""
+
+    def rows(self, outputs: Sequence[int]) -> PlayedRows:
+        """Input of an estimator, for the chosen outputs."""
+        values = self.values[:, columns_of(outputs)]
+        return PlayedRows(self.masks, values[2:], values[0], values[1])
+
+    def known(self, outputs: Sequence[int]) -> Known:
+        """What is known of the chosen outputs beside the values of coalitions."""
+        columns, derivatives = columns_of(outputs), self.derivatives
+        if derivatives is not None and derivatives.columns != columns:
+            derivatives = None
+        outcomes = (self.values.numpy(), columns) if self.game.probabilities else None
+        return Known(self.game.player_prior(), derivatives, outcomes, self.game.memory)
+
+
+def columns_of(outputs: Sequence[int]) -> slice:
+    """The columns of the explained outputs: one of them, or all."""
+    return slice(outputs[0], outputs[-1] + 1)
+
+
+def explained_values(game: PlayableGame, outputs: Sequence[int]) -> Callable[[Bools], Floats]:
+    """The function of coalitions to the chosen outputs."""
+
+    def values(rows: Bools) -> Floats:
+        stop_if_unwanted()
+        return game.values(game.states(rows))[:, columns_of(outputs)].detach().double().numpy()
+
+    return values
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedGame(PlayedGame):
+    """A played game with the credit of its players."""
+
+    fit: Fit
+    measured: int = 0
+    """Coalitions more, at which differences that players make were measured."""
+    seconds: float = 0.0
+    """How long its last increment took, with the fit; for limits by the clock only."""
+
+
+# --- MASK and EXPL of the games of an explanation, within a shared budget of model calls ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +188,7 @@ class Sampling:
 
     def _play(self, game: PlayableGame, coalitions: int, budget: int) -> PlayedGame:
         masks, derivatives = self._choose(game, coalitions)
-        memory = getattr(estimator_for(masks, self.estimator), "memory", None)
+        memory = getattr(self._estimator_for(masks), "memory", None)
         if memory is not None and masks.credit is None:
             require_memory(game.memory, memory(*masks.rows.shape), *masks.rows.shape)
         values = game.values(np.concatenate([game.end_states(), masks.states]))
@@ -166,5 +258,24 @@ class Sampling:
         return [play_one(features, max(2, part, samples - nodes.calls)), second]
 
     def fit_all(self, played: Sequence[PlayedGame], outputs: Sequence[int]) -> list[FittedGame]:
-        """Every game with its credit."""
-        return fit_games(played, self.estimator, outputs)
+        """Every game with its credit; a Lasso selects players over all games together."""
+        if isinstance(self.estimator, Lasso):
+            fits = self.estimator.over([game.rows(outputs) for game in played])
+        else:
+            fits = [self._fit(game, outputs) for game in played]
+        return [FittedGame(**vars(game), fit=fit) for game, fit in zip(played, fits, strict=True)]
+
+    def _fit(self, game: PlayedGame, outputs: Sequence[int]) -> Fit:
+        stop_if_unwanted()
+        estimator = self._estimator_for(game.masks)
+        if isinstance(estimator, GaussianProcess):
+            return estimator(*game.rows(outputs), game.known(outputs))
+        return estimator(*game.rows(outputs))
+
+    def _estimator_for(self, masks: Masks) -> Estimator:
+        """The estimator; least squares in place of a Gaussian process with too many rows.
+
+        So many coalitions, which only look-ups have, leave it nothing to add, and cost it seconds.
+        """
+        many = len(masks.rows) > _MANY_ROWS and self.fits_process
+        return ControlledWLS() if many else self.estimator

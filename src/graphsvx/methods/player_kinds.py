@@ -18,6 +18,7 @@ import torch
 
 from graphsvx.core import players as choosing
 from graphsvx.core.arrays import derive_rng
+from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops, NodeTypes, Players
 from graphsvx.core.query import Query
@@ -110,15 +111,14 @@ class PlayerKind(Checked, ABC):
 class _NodesOrFeatures(PlayerKind):
     """Kinds of nodes and features, whose fields are those of `find_players`."""
 
+    def _feature_nodes(self, query: Query, field: Field) -> int | None:
+        """How many of the field's first nodes have features that play; None: the centres."""
+        return field.size if query.kind == "graph" else None
+
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """Nodes within `hops`, and features of the explained nodes; of a graph one or the other."""
-        return self._setup(
-            query, evaluator, evaluator.field.size if query.kind == "graph" else None
-        )
-
-    def _setup(self, query: Query, evaluator: Evaluator, feature_nodes: int | None) -> GameSetup:
-        """The players; `feature_nodes`: the first nodes whose features play, None: the centres."""
         graph, field, settings = query.graph, evaluator.field, vars(self)
+        feature_nodes = self._feature_nodes(query, field)
         vector = resolve_reference(graph, settings.get("reference"), query.centres)
         players = choosing.find_players(
             graph,
@@ -182,12 +182,12 @@ class SubgraphFeatures(_WithFeatures):
 
     sides: ClassVar[choosing.Sides] = "features"
 
+    def _feature_nodes(self, query: Query, field: Field) -> int:  # noqa: ARG002  (of any question)
+        return int(choosing.within_hops(field, self.hops).sum())
+
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
         """Features of all nodes within `hops`."""
-        count = evaluator.field.size
-        if query.kind != "graph":
-            count = int(choosing.within_hops(evaluator.field, self.hops).sum())
-        setup = self._setup(query, evaluator, count)
+        setup = super().setup(query, evaluator, seed)
         if self.reference is not None or query.graph.has_types:
             return setup
         rng = derive_rng(seed, "monte")

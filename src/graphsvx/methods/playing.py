@@ -26,8 +26,7 @@ from graphsvx.games.lookup_game import separate_games
 from graphsvx.generators import Generator, trait
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.increments import Budget, Clock, Goal, Increments, first_calls
-from graphsvx.methods.pipeline import Sampling
-from graphsvx.methods.played import FittedGame, PlayableGame, PlayedGame, Prediction
+from graphsvx.methods.pipeline import FittedGame, PlayableGame, PlayedGame, Prediction, Sampling
 from graphsvx.methods.player_kinds import PlayerKind
 from graphsvx.utils.context import give_up
 

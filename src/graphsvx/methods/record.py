@@ -15,7 +15,7 @@ from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.players import Players, edge_label
 from graphsvx.core.query import Query
-from graphsvx.methods.played import FittedGame, Prediction
+from graphsvx.methods.pipeline import FittedGame, Prediction
 from graphsvx.results.certificate import Certificate, GameReport
 from graphsvx.results.credit import Credit
 from graphsvx.results.details import FieldRecord, GraphTypes, Groups

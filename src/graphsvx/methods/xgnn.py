@@ -181,16 +181,22 @@ class XGNN(Baseline):
                 f"wrap it in a module that fills them in"
             )
         candidates = self._candidates(query)
-        valences = self._valences(len(candidates))
+        kinds, valences = len(candidates), self.valences or (self.degree,) * len(candidates)
+        if len(valences) != kinds:
+            raise InputError(
+                f"valences must have one entry for each of {kinds} candidates, got {len(valences)}"
+            )
+        if self.start is not None and self.start >= kinds:
+            raise InputError(f"start must be from 0 to {kinds - 1}, got {self.start}")
         prediction = unperturbed_prediction(query, seed)
         torch.manual_seed(seed)
-        rng = torch.Generator().manual_seed(seed)
-        growth = _Growth(self, query, candidates, valences, prediction.target, rng)
         with model_restored(query.model.call):
             policy = Policy(candidates.shape[1], self.hidden)
-            before, _ = growth.draws(policy)
-            history = growth.train(policy)
-            after, graphs = growth.draws(policy)
+            rng = torch.Generator().manual_seed(seed)
+            growth = _Growth(self, query, candidates, valences, prediction.target, policy, rng)
+            before, _ = growth.draws()
+            history = growth.train()
+            after, graphs = growth.draws()
         score, best = max(
             zip(after, graphs, strict=True), key=lambda scored: (scored[0], -len(scored[1].edges))
         )
@@ -238,16 +244,6 @@ class XGNN(Baseline):
             )
         return rows
 
-    def _valences(self, kinds: int) -> tuple[int, ...]:
-        valences = self.valences or (self.degree,) * kinds
-        if len(valences) != kinds:
-            raise InputError(
-                f"valences must have one entry for each of {kinds} candidates, got {len(valences)}"
-            )
-        if self.start is not None and not 0 <= self.start < kinds:
-            raise InputError(f"start must be from 0 to {kinds - 1}, got {self.start}")
-        return valences
-
 
 @dataclass(eq=False)
 class _Growth:
@@ -258,23 +254,24 @@ class _Growth:
     candidates: Tensor
     valences: tuple[int, ...]
     target: int
+    policy: Policy
     rng: torch.Generator
     calls: int = 0
 
-    def initial_graph(self) -> Grown:
-        start = self.settings.start
-        if start is None:
-            start = int(torch.randint(len(self.candidates), (1,), generator=self.rng))
-        return Grown((start,))
-
-    def grow(self, policy: Policy, graph: Grown, steps: int) -> tuple[list[Grown], list[Tensor]]:
-        """`graph` and what it becomes by up to `steps` edges; fewer where no more are allowed."""
+    def grow(self, graph: Grown | None = None, done: int = 0) -> tuple[list[Grown], list[Tensor]]:
+        """`graph` with `done` edges, by default a first node, and what it becomes edge by edge."""
+        settings = self.settings
+        if graph is None:
+            start = settings.start
+            if start is None:
+                start = int(torch.randint(len(self.candidates), (1,), generator=self.rng))
+            graph = Grown((start,))
         graphs, logs = [graph], list[Tensor]()
-        while len(logs) < steps:
-            allowed = graphs[-1].allowed(self.settings.nodes, self.valences)
+        while done + len(logs) < settings.steps:
+            allowed = graphs[-1].allowed(settings.nodes, self.valences)
             if not bool(allowed.any()):
                 break
-            start, end, log = policy(graphs[-1], self.candidates.float(), allowed, self.rng)
+            start, end, log = self.policy(graphs[-1], self.candidates.float(), allowed, self.rng)
             graphs.append(graphs[-1].joined(start, end))
             logs.append(log)
         return graphs, logs
@@ -289,20 +286,19 @@ class _Growth:
         return self.query.scores(out[:, None, :]).cpu()
 
     @torch.no_grad()
-    def draws(self, policy: Policy) -> tuple[list[float], list[Grown]]:
-        settings, tries = self.settings, range(self.settings.tries)
-        graphs = [self.grow(policy, self.initial_graph(), settings.steps)[0][-1] for _ in tries]
+    def draws(self) -> tuple[list[float], list[Grown]]:
+        graphs = [self.grow()[0][-1] for _ in range(self.settings.tries)]
         return self.scores(graphs)[:, self.target].tolist(), graphs
 
-    def train(self, policy: Policy) -> list[float]:
+    def train(self) -> list[float]:
         """REINFORCE, rewards against their moving average; the final score of every episode."""
-        optimiser = torch.optim.Adam(policy.parameters(), lr=self.settings.lr)
+        optimiser = torch.optim.Adam(self.policy.parameters(), lr=self.settings.lr)
         mean, square, history = 0.0, 0.0, []
         for episode in range(self.settings.episodes):
-            graphs, logs = self.grow(policy, self.initial_graph(), self.settings.steps)
+            graphs, logs = self.grow()
             if not logs:
                 continue
-            reward = self.rewards(policy, graphs[1:])
+            reward = self.rewards(graphs[1:])
             history.append(float(self.scores(graphs[-1:])[:, self.target]))
             share = 1.0 if episode == 0 else 0.1
             mean += share * (float(reward.mean()) - mean)
@@ -324,15 +320,13 @@ class _Growth:
         return scores.clamp(min=1e-30).log() if self.query.model.scale == "probability" else scores
 
     @torch.no_grad()
-    def rewards(self, policy: Policy, graphs: Sequence[Grown]) -> Tensor:
+    def rewards(self, graphs: Sequence[Grown]) -> Tensor:
         """f(G_{t+1}) plus what completions of G_{t+1} come to on average."""
-        steps, rollouts = self.settings.steps, range(self.settings.rollouts)
-        if not rollouts:
-            return self.worth(graphs) + self.worth(graphs[-1:])
+        rollouts = range(self.settings.rollouts)
         ends = [
-            self.grow(policy, graph, steps - done)[0][-1]
+            self.grow(graph, done)[0][-1]
             for done, graph in enumerate(graphs, start=1)
             for _ in rollouts
-        ]
-        final = self.worth(ends).reshape(len(graphs), -1).mean(1)
+        ] or graphs[-1:]
+        final = self.worth(ends).reshape(-1, max(1, len(rollouts))).mean(1)
         return self.worth(graphs) + final
