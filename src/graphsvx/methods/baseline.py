@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.arrays import Ids, as_tensor
-from graphsvx.core.field import Perturbations
+from graphsvx.core.field import Field, Perturbations
 from graphsvx.core.players import FeatureChoice, Players, Sides
 from graphsvx.core.query import Query
 from graphsvx.engine.choose import choose_evaluator, evaluate
@@ -27,6 +27,7 @@ from graphsvx.methods.record import build_explanation, game_report
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils import constraints
 from graphsvx.utils.exclusive import taking_back
+from graphsvx.utils.imports import require_extra
 
 __all__ = ["Baseline", "Block", "Blocks", "Method", "Prediction", "Properties", "game_report"]
 
@@ -115,6 +116,10 @@ class Baseline(constraints.Checked, ABC):
     def __call__(self, query: Query, seed: int) -> Explanation:
         """The explanation; an UnsupportedError for questions that the method does not answer."""
         self.check_kind(query)
+        if self.blocks.package:  # shap makes a colour map with a deprecated function at import
+            require_extra(
+                self.blocks.package, quiet=(DeprecationWarning, PendingDeprecationWarning)
+            )
         return self.explain(query, seed)
 
     def check_kind(self, query: Query) -> None:
@@ -233,27 +238,20 @@ class LocalGraph:
 def local_graph_of(query: Query, seed: int) -> LocalGraph:
     """The receptive field of a query as a graph, or the full graph if the model is not local."""
     evaluator = choose_evaluator(query, None, seed)
-    if not evaluator.local:
-        return whole_graph_of(query, evaluator)
-    return _graph_at(query, evaluator, np.sort(evaluator.field.ids), np.sort(evaluator.field.edges))
+    return graph_around(query, evaluator, evaluator.field if evaluator.local else None)
 
 
-def whole_graph_of(query: Query, evaluator: Evaluator) -> LocalGraph:
-    """The full graph of a query."""
-    graph = query.graph
-    return _graph_at(query, evaluator, np.arange(graph.num_nodes), np.arange(graph.num_edges))
-
-
-def _graph_at(query: Query, evaluator: Evaluator, ids: Ids, edges: Ids) -> LocalGraph:
+def graph_around(query: Query, evaluator: Evaluator, field: Field | None) -> LocalGraph:
+    """A field of a query as a graph; None: the full graph."""
     graph, device = query.graph, query.graph.x.device
+    ids, edges = np.arange(graph.num_nodes), np.arange(graph.num_edges)
+    if field is not None:
+        ids, edges = np.sort(field.ids), np.sort(field.edges)
     nodes, columns = as_tensor(ids, device), as_tensor(edges, device)
     ends = np.searchsorted(ids, graph.edge_index[:, columns].cpu().numpy())
     weight, attr = graph.edge_rows(columns)
-    others: dict[str, Any] = {
-        "edge_weight": weight,
-        "edge_attr": attr,
-        "attributes": graph.attributes_at(nodes, columns),
-    }
+    others: dict[str, Any] = {"edge_weight": weight, "edge_attr": attr}
+    others["attributes"] = graph.attributes_at(nodes, columns)
     if query.kind == "graph":
         others["batch"] = torch.zeros_like(nodes)
     if query.model.scores_pairs:

@@ -148,12 +148,10 @@ class _CellGame:
         # w_u(K) up to a constant: [sets, outputs].
         averages = np.einsum("r,rko->ko", weights, scores.reshape(len(coalitions), len(sets), -1))
         values = np.zeros((averages.shape[1], count))
-        sizes = sets.sum(1)
-        logs = gammaln(np.arange(1.0, count + 3))  # of factorials
         for feature in range(count):
             without = np.flatnonzero(~sets[:, feature])
-            k = sizes[without]
-            weight = np.exp(logs[k + 1] + logs[count - 1 - k] - logs[count + 1])
+            # Presence is always among the others: without it, the node is off.
+            weight = _shapley_weights(1 + sets[without].sum(1), count + 1)
             values[:, feature] = weight @ (averages[without + (1 << feature)] - averages[without])
         return values
 
@@ -194,5 +192,10 @@ def _weighted_coalitions(masks: Masks, player: int) -> tuple[Bools, Floats] | No
         return None
     rows = all_rows(players)
     rows = rows[rows[:, player]]
-    logs, size = gammaln(np.arange(1.0, players + 2)), rows.sum(1)
-    return rows, np.exp(logs[size - 1] + logs[players - size] - logs[players])
+    return rows, _shapley_weights(rows.sum(1) - 1, players)
+
+
+def _shapley_weights(others: Ids, players: int) -> Floats:
+    """Weights of what a player adds to so many `others`: k! (P - 1 - k)! / P!."""
+    logs = gammaln(np.arange(1.0, players + 2))  # of factorials
+    return np.exp(logs[others] + logs[players - 1 - others] - logs[players])

@@ -18,7 +18,7 @@ from graphsvx.core.query import Query
 from graphsvx.core.reference import Reference
 from graphsvx.errors import InputError
 from graphsvx.games.base import FunctionGame, empty_and_full
-from graphsvx.methods.baseline import LocalGraph, local_graph_of, whole_graph_of
+from graphsvx.methods.baseline import LocalGraph, graph_around, local_graph_of
 from graphsvx.methods.pipeline import Prediction, columns_of
 from graphsvx.methods.playing import Plan
 from graphsvx.methods.record import build_explanation, game_report
@@ -55,7 +55,7 @@ def explain_edge_features(plan: Plan, reference: Reference, method: object) -> E
     draws, ends = np.random.default_rng(plan.seed), empty_and_full(count)
     if evaluator.local:
         probes = np.concatenate([ends, draws.random((_REPLAYS, count)) < 0.5])
-        whole_graph = whole_graph_of(query, evaluator)
+        whole_graph = graph_around(query, evaluator, None)
         if not allclose(scores(local, probes), scores(whole_graph, probes)):
             graph = whole_graph
     proved = evaluator.checks.proved or not evaluator.local or graph is not local

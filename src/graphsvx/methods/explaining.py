@@ -98,13 +98,12 @@ def _facts(plan: Plan, played: PlayedGames, values: Tensor, errors: Tensor) -> d
     size, estimated = float(values.norm()), bool(errors.any())
     needed = [] if goal is None else goal.needed([game.fit for game in games])
     has_errors = not bool(errors.isnan().any())
-    by_cost = plan.by_default and estimated and limited_by_cost([game.game for game in games])
     return {
         "tolerance_met": None if budget.tolerance is None else max(needed, default=0) <= 1,
         "relative_error": float(errors.norm()) / size if has_errors and size > 0 else None,
         "calls_needed": calls_needed(needed, games),
         "by_clock": budget.seconds is not None and estimated,
-        "by_cost": by_cost,
+        "by_cost": plan.by_default and estimated and limited_by_cost([g.game for g in games]),
         "no_influence": _no_influence(plan, played),
         "precision": _low_precision(plan, games[-1].game.played().dtype),
     }

@@ -175,7 +175,6 @@ class Saliency(_Gradients):
 
     def explain(self, query: Query, seed: int) -> Explanation:
         """One backward pass per output."""
-        require_extra("captum.attr")
         return self.attributed(seed, FeatureSpace(query, seed), gradient, ("gradient", "none"))
 
 
@@ -205,7 +204,6 @@ class IntegratedGradients(_Gradients):
 
     def explain(self, query: Query, seed: int) -> Explanation:
         """`steps` backward passes per output."""
-        require_extra("captum.attr")
         space = FeatureSpace(query, seed)
         start = tuple(map(torch.zeros_like, space.x))
         if self.baseline == "mean":

@@ -90,8 +90,10 @@ class Greedy(Baseline):
         empty, full = game.values(game.end_states())
         prediction = Prediction.of(query, evaluator, full)
         require_memory(game.memory, 3 * game.players**2, game.players, game.players)
+        coalitions = list[Bools]()
         losses, bases, removed = zip(
-            *(self._remove(game, full, empty, output) for output in prediction.outputs), strict=True
+            *(self._remove(game, full, empty, k, coalitions) for k in prediction.outputs),
+            strict=True,
         )
         values = torch.stack(losses)
         explanation = self.record(
@@ -102,22 +104,21 @@ class Greedy(Baseline):
             bases=torch.stack(bases),
             game=game_report("joint", game.players, game.calls, "one_less"),
         )
-        names, everyone = explanation.player_names, np.arange(game.players)
-        left = [
-            np.isin(everyone, order[:count], invert=True)
-            for order in removed
-            for count in range(len(order) + 1)
-        ]
+        names = explanation.player_names
         named = tuple(tuple(names[i] for i in order) for order in removed)
-        return replace(explanation, removed=named), game, np.stack(left)
+        return replace(explanation, removed=named), game, np.stack(coalitions)
 
     def _remove(
-        self, game: GraphGame, full: Tensor, empty: Tensor, output: int
+        self, game: GraphGame, full: Tensor, empty: Tensor, output: int, left: list[Bools]
     ) -> tuple[Tensor, Tensor, list[int]]:
-        """The loss of each player, the score after the last removal, and who was removed."""
+        """The loss of each player, the score after the last removal, and who was removed.
+
+        The coalitions that are left, the full one first, are added to `left`.
+        """
         on: Bools = np.ones(game.players, dtype=bool)
         losses = torch.zeros(game.players, dtype=torch.float64)
         score, order = full, list[int]()
+        left.append(on.copy())
         while on.any() and len(order) < (self.rounds or game.players):
             coalitions, removable = one_less(on)
             scores = game.values(game.states(coalitions))
@@ -127,6 +128,7 @@ class Greedy(Baseline):
             player = int(removable[best])
             losses[player], on[player] = score[output] - scores[best, output], False
             order.append(player)
+            left.append(on.copy())
             score = scores[best]
             if game.query.model.scale != "value" and len(full) > 1:
                 changed = bool(score.argmax() != full.argmax())

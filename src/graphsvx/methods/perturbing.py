@@ -33,7 +33,6 @@ from graphsvx.methods.baseline import (
 from graphsvx.results.details import BayesianNetwork, ChangeProbability
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Count, Range
-from graphsvx.utils.imports import require_extra
 
 # --- PGM-Explainer: a probabilistic graphical model of which nodes the prediction hangs on ----
 
@@ -79,7 +78,6 @@ class PGMExplainer(Baseline):
 
     def explain(self, query: Query, seed: int) -> Explanation:
         """Perturb, test, learn."""
-        require_extra("pgmpy.ci_tests")
         evaluator = choose_evaluator(query, self.hops, seed)
         setup, field = baseline_setup(evaluator, "nodes", hops=self.hops), evaluator.field
         ids = field.ids[setup.players.node_members]

@@ -128,7 +128,6 @@ class LIME(Baseline):
 
     def explain(self, query: Query, seed: int) -> Explanation:
         """Run lime once per output, on the same perturbed feature rows."""
-        require_extra("lime.lime_tabular")
         function = FeatureFunction(query, seed, self.features)
         prediction, columns, x = function.prediction, function.columns, query.graph.x
         outputs = prediction.outputs
@@ -162,16 +161,11 @@ def numpy_seeded(seed: int) -> Iterator[None]:
         np.random.set_state(before)
 
 
-def shap_package() -> Any:
-    """The package shap, which makes a colour map with a deprecated function at import."""
-    return require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
-
-
 def kernel_shap(function: FeatureFunction, samples: int, seed: int) -> tuple[Floats, Floats]:
     """shap's KernelExplainer with mu as the background, no feature selection."""
     mean = function.setup.graph.statistics.mean.cpu()[function.columns].numpy()
     with numpy_seeded(seed):
-        explainer = shap_package().KernelExplainer(function, mean[None], keep_index=False)
+        explainer = require_extra("shap").KernelExplainer(function, mean[None], keep_index=False)
         values = explainer.shap_values(
             function.values[None], nsamples=samples, l1_reg=0, silent=True
         )
@@ -203,7 +197,6 @@ class SHAP(Baseline):
 
     def explain(self, query: Query, seed: int) -> Explanation:
         """Run shap's KernelExplainer for all outputs at once."""
-        shap_package()
         function = FeatureFunction(query, seed, self.features)
         prediction, players = function.prediction, len(function.columns)
         values, base = np.zeros((0, len(prediction.scores))), prediction.scores.numpy()
