@@ -33,7 +33,8 @@ from graphsvx.engine.reading import with_reading
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.estimators.direct import as_edges, as_nodes
 from graphsvx.generators import CutEdges, GameSetup, Isolate
-from graphsvx.methods.baseline import Method, perturbed_scores
+from graphsvx.methods.baseline import Method
+from graphsvx.methods.local_graph import perturbed_scores
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Count, NotNegative, checked, describes_arguments

@@ -57,7 +57,7 @@ def test_nothing_of_this_library_is_left_out() -> None:
     assert names(GENERATORS) == known("generator")
     assert {"GaussianProcess", "WLS", "WLR", "Lasso"} == known("estimator")
     # PGExplainer and XGNN are trained first, each in a test of its own below.
-    classes = {registry.method_class(name).__name__ for name in registry.names()}
+    classes = {registry.find("method", name).__name__ for name in registry.names()}
     assert names(METHODS) | {"PGExplainer", "XGNN"} == classes
 
 

@@ -337,7 +337,7 @@ def _check_packages(contexts: dict[Study, StudyContext]) -> None:
         for setting in grid.methods(dataset).values()
     }
     for name, package in BASELINES.items():
-        if registry.method_class(name) in methods:
+        if registry.find("method", name) in methods:
             check_extra(package, "baselines")
 
 

@@ -25,7 +25,7 @@ def method_names(typed: bool) -> tuple[str, ...]:
     """Names of the methods that can be asked for; of those that explain typed graphs."""
     names = [name for name in registry.names() if name not in LEFT_OUT]
     if typed:
-        names = [name for name in names if registry.method_class(name).explains_typed_graphs]
+        names = [name for name in names if registry.find("method", name).explains_typed_graphs]
     return tuple(names)
 
 

@@ -18,7 +18,7 @@ from graphsvx.core.query import Query
 from graphsvx.core.reference import Reference
 from graphsvx.errors import InputError
 from graphsvx.games.base import FunctionGame, empty_and_full
-from graphsvx.methods.baseline import LocalGraph, graph_around, local_graph_of
+from graphsvx.methods.local_graph import LocalGraph, graph_around, local_graph_of
 from graphsvx.methods.pipeline import Prediction, columns_of
 from graphsvx.methods.playing import Plan
 from graphsvx.methods.record import build_explanation, game_report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,9 @@ from graphsvx.methods.increments import calls_needed, limited_by_cost
 from graphsvx.methods.pipeline import FittedGame
 from graphsvx.methods.player_kinds import Cells, EdgeFeatures
 from graphsvx.methods.playing import Plan, PlayedGames
-from graphsvx.methods.record import (
-    build_explanation,
-    credits,
-    field_record,
-    fitted_report,
-    groups_of,
-)
-from graphsvx.results.credit import Credit, Interactions, RegionErrors, branch_of, hop_of
-from graphsvx.results.details import FieldRecord, Selection
+from graphsvx.methods.record import build_explanation, fitted_report, groups_of
+from graphsvx.results.credit import Interactions, RegionErrors, branch_of, hop_of
+from graphsvx.results.details import Selection
 from graphsvx.results.explanation import Explanation
 
 _DIFFERENCE = "the difference between the prediction and the base value"
@@ -66,9 +61,7 @@ def record(plan: Plan, played: PlayedGames, method: Any) -> Explanation:
     base = games[0].fit.base.clone()
     for game in games[1:]:
         base += game.fit.base - game.rows(outputs).empty
-    recorded_field = field_record(plan.query, field)
-    nodes = credits(field, players, values, errors)[1]
-    return build_explanation(
+    explanation = build_explanation(
         method,
         plan.seed,
         prediction,
@@ -87,9 +80,8 @@ def record(plan: Plan, played: PlayedGames, method: Any) -> Explanation:
         groups=groups_of(field, players),
         selection=_selection(played) if selective else None,
         interactions=_interactions(games, outputs, method) if method.order > 1 else None,
-        field=recorded_field,
-        region_errors=_region_errors(recorded_field, nodes, games),
     )
+    return replace(explanation, region_errors=_region_errors(explanation, games[-1]))
 
 
 def _facts(plan: Plan, played: PlayedGames, values: Tensor, errors: Tensor) -> dict[str, Any]:
@@ -121,13 +113,10 @@ def _low_precision(plan: Plan, output: torch.dtype) -> str | None:
     return None if dtype is None else f"{str(dtype).removeprefix('torch.')}{part}"
 
 
-def _region_errors(
-    field: FieldRecord, nodes: Credit, games: Sequence[FittedGame]
-) -> RegionErrors | None:
+def _region_errors(explanation: Explanation, played: FittedGame) -> RegionErrors | None:
     """Standard errors of node credit by hop and branch; None where values are exact or unnamed."""
-    played = games[-1]
-    fit, game = played.fit, played.game
-    one_by_one = nodes.names is None and game.players == nodes.players
+    fit, game, ids = played.fit, played.game, explanation.node_credit.ids
+    one_by_one = "nodes" not in game.setup.players.names and game.players == len(ids)
     if game.side != "nodes" or not one_by_one or not bool(fit.errors.any()):
         return None
 
@@ -138,7 +127,7 @@ def _region_errors(
             return torch.full((len(fit.values), len(groups)), torch.nan, dtype=torch.float64)
         return torch.from_numpy(fit.group_credit(groups[:, None] == labels)[1])
 
-    return RegionErrors(of_sums(hop_of(field, nodes.ids)), of_sums(branch_of(field, nodes.ids)))
+    return RegionErrors(*(of_sums(label(explanation.field, ids)) for label in (hop_of, branch_of)))
 
 
 def _interactions(games: Sequence[FittedGame], outputs: Sequence[int], method: Any) -> Interactions:

@@ -16,17 +16,9 @@ from graphsvx.engine.choose import choose_evaluator
 from graphsvx.errors import UnsupportedError
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import Unchanged
-from graphsvx.methods.baseline import (
-    Baseline,
-    Block,
-    Blocks,
-    Prediction,
-    Properties,
-    game_report,
-    local_graph_of,
-    model_restored,
-    typed_scores,
-)
+from graphsvx.methods.baseline import Baseline, Block, Blocks, Properties, game_report
+from graphsvx.methods.local_graph import local_graph_of, model_restored, typed_scores
+from graphsvx.methods.pipeline import Prediction
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Count

@@ -18,15 +18,9 @@ from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.games.base import require_memory
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.generators import Isolate
-from graphsvx.methods.baseline import (
-    Baseline,
-    Block,
-    Blocks,
-    Prediction,
-    Properties,
-    baseline_setup,
-    game_report,
-)
+from graphsvx.methods.baseline import Baseline, Block, Blocks, Properties, game_report
+from graphsvx.methods.local_graph import baseline_setup
+from graphsvx.methods.pipeline import Prediction
 from graphsvx.methods.playing import coalitions_agree
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Range

@@ -31,16 +31,8 @@ from graphsvx.core.query import Query, build_query, node_list
 from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError, first_line
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import SoftEdges
-from graphsvx.methods.baseline import (
-    Baseline,
-    Block,
-    Blocks,
-    LocalGraph,
-    Properties,
-    game_report,
-    local_graph_of,
-    model_restored,
-)
+from graphsvx.methods.baseline import Baseline, Block, Blocks, Properties, game_report
+from graphsvx.methods.local_graph import LocalGraph, local_graph_of, model_restored
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Count, Positive, Rate
 from graphsvx.utils.files import as_path, atomic_write

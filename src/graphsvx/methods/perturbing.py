@@ -19,17 +19,9 @@ from graphsvx.estimators.bayes import CHANGE, BayesNetwork, Network
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.games.base import require_memory
 from graphsvx.generators.replace import ReplaceRows, Unchanged
-from graphsvx.methods.baseline import (
-    Baseline,
-    Block,
-    Blocks,
-    Prediction,
-    Properties,
-    baseline_setup,
-    game_report,
-    scores_in_parts,
-    unperturbed_prediction,
-)
+from graphsvx.methods.baseline import Baseline, Block, Blocks, Properties, game_report
+from graphsvx.methods.local_graph import baseline_setup, scores_in_parts, unperturbed_prediction
+from graphsvx.methods.pipeline import Prediction
 from graphsvx.results.details import BayesianNetwork, ChangeProbability
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Count, Range

@@ -92,7 +92,7 @@ def build_explanation(
     none = Credit.none(len(outputs))
     no_edges = replace(none, ids=torch.zeros(2, 0, dtype=torch.long))
     parts = {"feature": features or none, "node": nodes or none, "edge": edges or no_edges}
-    details.setdefault("field", field_record(query, field))
+    details.setdefault("field", _field_record(query, field))
     if query.graph.has_types:
         parts = _named(parts, query.graph, field, players, apart)
         details["types"] = _types(query, field, players, apart)
@@ -181,7 +181,7 @@ def groups_of(field: Field, players: Players) -> Groups | None:
     )
 
 
-def field_record(query: Query, field: Field) -> FieldRecord:
+def _field_record(query: Query, field: Field) -> FieldRecord:
     """The receptive field without its boundary."""
     graph, inner = query.graph, field.inner_edges
     ids, classes = field.ids[: field.size], None

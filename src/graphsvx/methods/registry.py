@@ -89,9 +89,12 @@ def register(kind: Kind, name: str) -> Callable[[Registered], Registered]:
     def registered(factory: Registered) -> Registered:
         if not callable(factory):
             raise InputError(f"a {kind} is registered by its class, got {factory!r}")
-        before = _KNOWN[kind].get(name)
-        # The same class again: its module was reloaded.
-        if before is not None and _place(before) != _place(factory):
+        before = _KNOWN[kind].get(name, factory)
+        first, second = (
+            [getattr(made, part, None) for part in ("__module__", "__qualname__")]
+            for made in (before, factory)
+        )
+        if first != second:  # equal: its module was reloaded
             raise InputError(f"there is already a {kind} {name!r}: {before!r}; take another name")
         _KNOWN[kind][name] = factory
         return factory
@@ -150,10 +153,6 @@ def _refuse_unknown(name: str, settings: Iterable[str], allowed: Iterable[str]) 
         )
 
 
-def _place(factory: Any) -> list[Any]:
-    return [getattr(factory, name, None) for name in ("__module__", "__qualname__")]
-
-
 _SHAPLEY = Properties(
     decomposable=True, general=True, robust=True, meaningful=True, selective=True, contrastive=True
 )
@@ -192,19 +191,14 @@ def names() -> tuple[str, ...]:
     return _METHODS
 
 
-def method_class(name: str) -> Any:
-    """The class behind a name."""
-    return find("method", name)
-
-
 def blocks(name: str) -> Blocks:
     """MASK, GEN and EXPL of a method, in words and code."""
-    return _GRAPHSVX.get(name) or method_class(name).blocks
+    return _GRAPHSVX.get(name) or find("method", name).blocks
 
 
 def settings(name: str) -> dict[str, Any]:
     """The settings of a method with their defaults; those of GraphSVX are its parts."""
-    kind = method_class(name)
+    kind: Any = find("method", name)
     if not hasattr(kind, "__dataclass_fields__"):
         parameters = inspect.signature(kind).parameters
         return {key: parameter.default for key, parameter in parameters.items()}
@@ -220,7 +214,7 @@ def method(name: str, **changes: Any) -> Method:
     `load`, the file of a trained one. Masks, generators, estimators and interaction indices may be
     given by name.
     """
-    kind = method_class(name)
+    kind: Any = find("method", name)
     if name == "pgexplainer" and "load" in changes:
         path = changes.pop("load")
         if changes:

@@ -24,17 +24,9 @@ from graphsvx.core.query import Query
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import OwnFeatures, Unchanged
-from graphsvx.methods.baseline import (
-    Baseline,
-    Block,
-    Blocks,
-    Prediction,
-    Properties,
-    baseline_setup,
-    game_report,
-    local_graph_of,
-    scores_in_parts,
-)
+from graphsvx.methods.baseline import Baseline, Block, Blocks, Properties, game_report
+from graphsvx.methods.local_graph import baseline_setup, local_graph_of, scores_in_parts
+from graphsvx.methods.pipeline import Prediction
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import NotNegative, Range

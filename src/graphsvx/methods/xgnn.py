@@ -17,15 +17,8 @@ from torch_geometric.data import Batch, Data
 
 from graphsvx.core.query import Query
 from graphsvx.errors import InputError, ModelError, UnsupportedError
-from graphsvx.methods.baseline import (
-    Baseline,
-    Block,
-    Blocks,
-    Properties,
-    game_report,
-    model_restored,
-    unperturbed_prediction,
-)
+from graphsvx.methods.baseline import Baseline, Block, Blocks, Properties, game_report
+from graphsvx.methods.local_graph import model_restored, unperturbed_prediction
 from graphsvx.results.details import FieldRecord, GeneratedGraph
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Count, Range, Rate
