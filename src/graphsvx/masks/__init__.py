@@ -2,6 +2,7 @@
 
 from graphsvx.masks.base import Mask, Masks
 from graphsvx.masks.base import MaskSetting as MaskSetting
+from graphsvx.masks.base import all_rows as all_rows
 from graphsvx.masks.exact import All, Auto, Connected
 from graphsvx.masks.paired import Paired
 from graphsvx.masks.paper import Random, Smart, SmarterSeparate, SmartSeparate

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.special import gammaln
+from scipy.special import beta
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, RowIds, as_tensor
@@ -150,8 +150,8 @@ class _CellGame:
         values = np.zeros((averages.shape[1], count))
         for feature in range(count):
             without = np.flatnonzero(~sets[:, feature])
-            # Presence is always among the others: without it, the node is off.
-            weight = _shapley_weights(1 + sets[without].sum(1), count + 1)
+            size = sets[without].sum(1)
+            weight = beta(size + 2, count - size)  # (k + 1)! (P - 1 - k)! / (P + 1)!
             values[:, feature] = weight @ (averages[without + (1 << feature)] - averages[without])
         return values
 
@@ -160,7 +160,7 @@ class _CellGame:
     ) -> tuple[Floats, Floats]:
         """Feature cells from random orders of nodes and cells, each with its reverse."""
         count = len(self.columns)
-        rows, features_on, feature, draw = [], [], [], []
+        rows, features_on, places = [], [], []
         for number in range(pairs):
             nodes, cells = rng.permutation(players), rng.permutation(count + 1)
             for node_order, cell_order in ((nodes, cells), (nodes[::-1], cells[::-1])):
@@ -169,12 +169,11 @@ class _CellGame:
                 for cell in cell_order[presence + 1 :]:
                     rows += [place <= place[player]] * 2
                     features_on += [cell_rank <= rank[cell], cell_rank < rank[cell]]
-                    feature.append(int(cell))
-                    draw.append(number)
+                    places.append((number, cell))
         scores = self._scores(np.stack(rows), np.stack(features_on))
         gains = scores[0::2] - scores[1::2]
         sums = np.zeros((pairs, count, gains.shape[1]))
-        np.add.at(sums, (np.asarray(draw), np.asarray(feature)), gains / 2)
+        np.add.at(sums, tuple(np.transpose(places)), gains / 2)
         centred = sums - sums.mean(0)
         covariance = np.einsum("pfo,pgo->ofg", centred, centred) / (pairs * (pairs - 1))
         return sums.mean(0).T, covariance
@@ -192,10 +191,5 @@ def _weighted_coalitions(masks: Masks, player: int) -> tuple[Bools, Floats] | No
         return None
     rows = all_rows(players)
     rows = rows[rows[:, player]]
-    return rows, _shapley_weights(rows.sum(1) - 1, players)
-
-
-def _shapley_weights(others: Ids, players: int) -> Floats:
-    """Weights of what a player adds to so many `others`: k! (P - 1 - k)! / P!."""
-    logs = gammaln(np.arange(1.0, players + 2))  # of factorials
-    return np.exp(logs[others] + logs[players - 1 - others] - logs[players])
+    size = rows.sum(1)
+    return rows, beta(size, players - size + 1)

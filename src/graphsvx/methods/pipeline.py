@@ -141,11 +141,6 @@ class Sampling:
         return isinstance(self.estimator, Lasso)
 
     @property
-    def looks_up(self) -> bool:
-        """Whether the mask takes as many coalitions of whole graphs as can be looked up."""
-        return isinstance(self.mask, (Auto, Paired))
-
-    @property
     def fits_process(self) -> bool:
         """Whether credit is that of a Gaussian process where a game is not exact."""
         return isinstance(self.estimator, GaussianProcess)

@@ -24,7 +24,7 @@ from graphsvx.errors import ModelError
 from graphsvx.games.base import empty_and_full
 from graphsvx.games.lookup_game import separate_games
 from graphsvx.generators import Generator, trait
-from graphsvx.masks.base import all_rows
+from graphsvx.masks import Auto, Paired, all_rows
 from graphsvx.methods.increments import Budget, Clock, Goal, Increments, first_calls
 from graphsvx.methods.pipeline import FittedGame, PlayableGame, PlayedGame, Prediction, Sampling
 from graphsvx.methods.player_kinds import PlayerKind
@@ -98,7 +98,7 @@ class Plan:
             setup,
             self.generator.prepare(setup, self.sampling.rng("paths")),
             separate=self.sampling.mask.separate,
-            looks_up=self.sampling.looks_up,
+            looks_up=isinstance(self.sampling.mask, (Auto, Paired)),
             calls=self.budget.first_calls,
         )
 

@@ -225,12 +225,8 @@ def centred_kernels(values: Floats) -> Floats:
     scaled = values / np.where(spread > 0, spread, 1)
     difference = scaled.T[:, :, None] - scaled.T[:, None, :]
     kernels = np.exp(-(difference**2) / 2)
-    centred = (
-        kernels
-        - kernels.mean(1, keepdims=True)
-        - kernels.mean(2, keepdims=True)
-        + kernels.mean((1, 2), keepdims=True)
-    )
+    centred = kernels - kernels.mean(1, keepdims=True)
+    centred -= centred.mean(2, keepdims=True)
     norm = np.sqrt((centred**2).sum((1, 2), keepdims=True))
     flat = norm <= 1e-9 * len(values)
     return np.where(flat, 0.0, centred / np.where(flat, 1, norm)).reshape(values.shape[1], -1)
