@@ -15,10 +15,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import torch
 
-from graphsvx.core import arrays
-from graphsvx.core import field as fields
-from graphsvx.core.arrays import Floats, Ids, row_keys
-from graphsvx.core.field import Perturbations
+from graphsvx.core.arrays import Floats, Ids, RowIds, as_tensor
+from graphsvx.core.field import Perturbations, in_neighbourhood
 from graphsvx.core.players import FeatureChoice, Samples
 from graphsvx.core.query import Query
 from graphsvx.engine.choose import choose_evaluator
@@ -49,17 +47,16 @@ class FeatureFunction:
         self.row = self.setup.feature_table[:1]
         self._at = self.columns.to(self.row.device)
         self.values: Floats = self.row[0, self._at].double().cpu().numpy()
-        self._cache: dict[bytes, Floats] = {}
+        self._rows, self._scores = RowIds(), list[Floats]()
         scores = torch.from_numpy(self(self.values)[0])
         self.prediction = Prediction.of(query, self.evaluator, scores)
 
     def __call__(self, rows: Floats) -> Floats:
         """Scores [rows, outputs] of perturbed feature rows."""
         rows = np.atleast_2d(rows).astype(np.float64)
-        keys = row_keys(rows)
-        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._cache}
-        if new:
-            values = torch.from_numpy(np.stack([*new.values()])).to(self.row)
+        ids, new = self._rows.add(rows)
+        if len(new):
+            values = torch.from_numpy(rows[new]).to(self.row)
 
             def perturb(part: slice) -> Perturbations:
                 vectors = self.row.repeat(len(values[part]), 1)
@@ -67,12 +64,12 @@ class FeatureFunction:
                 return OwnFeatures()(self.setup, vectors)
 
             scores = scores_in_parts(self.evaluator, perturb, values, 32 * self.row.shape[1])
-            self._cache.update(zip(new, scores.numpy(), strict=True))
-        return np.stack([self._cache[key] for key in keys])
+            self._scores.append(scores.numpy())
+        return np.concatenate(self._scores)[ids]
 
     def report(self, mask: str, budget: int, **details: Any) -> Any:
         """The entry of the game in the certificate."""
-        players, calls = len(self.columns), len(self._cache)
+        players, calls = len(self.columns), len(self._rows)
         return game_report("features", players, calls, mask, budget=budget, **details)
 
 
@@ -282,7 +279,7 @@ def hsic_lasso(features: Floats, scores: Floats, rho: float, memory: int = 2**28
 
 def neighbours(query: Query, hops: int | None, most: int, seed: int) -> Ids:
     """MASK: the node and its N-hop neighbours, one mask each; `most` drawn where there are more."""
-    field = fields.in_neighbourhood(query.graph, query.centres, hops)
+    field = in_neighbourhood(query.graph, query.centres, hops)
     ids = field.ids[: field.size]
     if len(ids) <= most:
         return ids
@@ -324,7 +321,7 @@ class GraphLIME(Baseline):
         # Their predictions need their own receptive fields.
         around = local_graph_of(replace(query, kind="nodes", centres=ids), seed)
         scores = query.model.scores(around.explained(around.outputs())).cpu().numpy()
-        features = x[arrays.as_tensor(ids, x.device)].double().cpu().numpy()
+        features = x[as_tensor(ids, x.device)].double().cpu().numpy()
         rows = [
             torch.from_numpy(hsic_lasso(features, scores[:, output], self.rho, query.memory))
             for output in prediction.outputs
