@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, allclose
-from graphsvx.engine.pooled import NodeEmbeddings
 from graphsvx.engine.state_graph import Subcubes
 from graphsvx.engine.states import TooManyStatesError
 from graphsvx.games.base import empty_and_full, fitting_coalitions
@@ -145,25 +144,20 @@ def _worth(game: LookupGame, node: Ids, members: Bools) -> Tensor:
     states = game.states(members)
     _, first, place = np.unique(states, return_index=True, return_inverse=True)
     embedded = game.embeddings(members[first])
-    parts = _parts(game, embedded)
-    worth = parts[0].new_zeros(len(node), parts[0].shape[1])
-    for u, part in enumerate(parts):
-        mine = np.flatnonzero(node == u)
-        worth[torch.from_numpy(mine)] = part[
-            torch.from_numpy(embedded.numbers[u][place.reshape(-1)[mine]]).long()
-        ]
-    return worth
-
-
-def _parts(game: LookupGame, embedded: NodeEmbeddings) -> list[Tensor]:
-    """What each state of each node adds to the score, [states, outputs]."""
     counts = [len(table) for table in embedded.tables[0]]
     pooled = [
         torch.cat(tables) / (len(tables) if pooling.reduction == "mean" else 1)
         for tables, pooling in zip(embedded.tables, embedded.poolings, strict=True)
     ]
     zero = [torch.zeros_like(part[:1]) for part in pooled]
-    return list(torch.split(_scores(game, pooled) - _scores(game, zero), counts))
+    # Of each state of each node, [states, outputs].
+    parts = torch.split(_scores(game, pooled) - _scores(game, zero), counts)
+    worth = parts[0].new_zeros(len(node), parts[0].shape[1])
+    for u, part in enumerate(parts):
+        mine = np.flatnonzero(node == u)
+        number = embedded.numbers[u][place.reshape(-1)[mine]]
+        worth[torch.from_numpy(mine)] = part[torch.from_numpy(number).long()]
+    return worth
 
 
 def _matching(subcubes: Subcubes, coalitions: Bools) -> Floats:

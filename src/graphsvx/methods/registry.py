@@ -108,7 +108,7 @@ def available(kind: Kind) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*_KNOWN[kind], *plugins]))
 
 
-def find(kind: Kind, name: str) -> Factory:
+def find(kind: Kind, name: str) -> Any:
     """The class behind a name."""
     if name in _KNOWN[kind]:
         return _KNOWN[kind][name]
@@ -198,7 +198,7 @@ def blocks(name: str) -> Blocks:
 
 def settings(name: str) -> dict[str, Any]:
     """The settings of a method with their defaults; those of GraphSVX are its parts."""
-    kind: Any = find("method", name)
+    kind = find("method", name)
     if not hasattr(kind, "__dataclass_fields__"):
         parameters = inspect.signature(kind).parameters
         return {key: parameter.default for key, parameter in parameters.items()}
@@ -214,7 +214,7 @@ def method(name: str, **changes: Any) -> Method:
     `load`, the file of a trained one. Masks, generators, estimators and interaction indices may be
     given by name.
     """
-    kind: Any = find("method", name)
+    kind = find("method", name)
     if name == "pgexplainer" and "load" in changes:
         path = changes.pop("load")
         if changes:
