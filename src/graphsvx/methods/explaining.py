@@ -86,9 +86,9 @@ def record(plan: Plan, played: PlayedGames, method: Any) -> Explanation:
 
 def _facts(plan: Plan, played: PlayedGames, values: Tensor, errors: Tensor) -> dict[str, Any]:
     """Of the certificate: how sure values are; `values` and `errors` are the target's."""
-    goal, budget, games = plan.goal, plan.budget, played.games
+    budget, games = plan.budget, played.games
     size, estimated = float(values.norm()), bool(errors.any())
-    needed = [] if goal is None else goal.needed([game.fit for game in games])
+    needed = plan.goal.needed([game.fit for game in games])
     has_errors = not bool(errors.isnan().any())
     return {
         "tolerance_met": None if budget.tolerance is None else max(needed, default=0) <= 1,

@@ -24,7 +24,6 @@ from graphsvx.estimators.differences import (
 )
 from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.graph_game import FEWEST_LOOK_UPS
-from graphsvx.masks import Auto
 from graphsvx.methods.pipeline import FittedGame, PlayableGame, Sampling, explained_values
 from graphsvx.utils.constraints import MOST, Checked, Range
 from graphsvx.utils.context import components, give_up
@@ -92,15 +91,16 @@ class Budget(Checked):
             return self.samples
         return None if self.tolerance is None and self.seconds is None else self.max_samples
 
-    def goal(self, sampling: Sampling) -> Goal | None:
-        """When calls end; None: after `samples`."""
+    def goal(self, sampling: Sampling) -> Goal:
+        """When calls end."""
         if self.tolerance is not None:
             return Goal(tolerance=self.tolerance)
         many = self.seconds is None and (self.samples or 0) > MOST_AT_ONCE
         if many and sampling.pairs_for_process:
             return Goal()
         by_default = self.samples is None and not sampling.selective
-        return Goal(relative=RELATIVE_ERROR) if by_default or self.seconds is not None else None
+        goes_on = by_default or self.seconds is not None
+        return Goal(relative=RELATIVE_ERROR if goes_on else math.inf)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Goal:
     """Every standard error is at most this."""
     relative: float | None = None
     """The root of all squared errors over all squared credit is at most this, over all games and
-    explained outputs: a game with little credit need not be known better."""
+    explained outputs: a game with little credit need not be known better. Infinite: any will do."""
 
     def needed(self, fits: Sequence[Fit]) -> list[float]:
         """For each game: how many times its calls are needed, if squared errors fall as 1 / calls;
@@ -128,7 +128,7 @@ class Goal:
             return [0.0 if square == 0 else math.inf for square in squares]
         # By each game's share of the error; 0 where errors are not known.
         allowed = self.relative**2 * sum(float(fit.values.square().sum()) for fit in fits)
-        if allowed <= 0 or any(map(math.isnan, squares)):
+        if not allowed > 0 or any(map(math.isnan, squares)):
             return [0.0 for _ in fits]
         inexact = sum(square > 0 for square in squares)
         return [square * inexact / allowed for square in squares]
@@ -266,27 +266,13 @@ def limited_by_cost(games: Sequence[PlayableGame]) -> bool:
     return any(_affordable(game, len(games)) < _calls_by_size(game) for game in games)
 
 
-def first_calls(
-    games: Sequence[PlayableGame],
-    budget: Budget,
-    goal: Goal | None,
-    sampling: Sampling,
-    clock: Clock,
-) -> int:
-    """Calls of the first increment, summed over games."""
-    calls = budget.first_calls
-    if goal is not None and budget.most_calls is None:
-        most = len(games) * min(_affordable(game, len(games)) for game in games)
-        return most if most < FIRST_CALLS else min(_default_first_calls(games, sampling), most)
-    if budget.seconds is not None:
-        return clock.first_calls(games, calls)
-    if goal == Goal():  # all at once only where that makes a game exact
-        at_once = any(game.looks_up or Auto().exact_within(game, calls) for game in games)
-        return calls if at_once else FIRST_CALLS
-    return calls
+def first_calls(games: Sequence[PlayableGame], sampling: Sampling) -> int:
+    """Calls of the first increment by default, summed over games."""
+    most = len(games) * min(_affordable(game, len(games)) for game in games)
+    return most if most < FIRST_CALLS else min(_cheap_first_calls(games, sampling), most)
 
 
-def _default_first_calls(games: Sequence[PlayableGame], sampling: Sampling) -> int:
+def _cheap_first_calls(games: Sequence[PlayableGame], sampling: Sampling) -> int:
     """All calls, where a second fit is needed anyway or they are few."""
     players = [game.players for game in games]
     if all(game.looks_up for game in games):

@@ -25,7 +25,7 @@ from graphsvx.games.base import empty_and_full
 from graphsvx.games.lookup_game import separate_games
 from graphsvx.generators import Generator, trait
 from graphsvx.masks import Auto, Paired, all_rows
-from graphsvx.methods.increments import Budget, Clock, Goal, Increments, first_calls
+from graphsvx.methods.increments import FIRST_CALLS, Budget, Clock, Goal, Increments, first_calls
 from graphsvx.methods.pipeline import FittedGame, PlayableGame, PlayedGame, Prediction, Sampling
 from graphsvx.methods.player_kinds import PlayerKind
 from graphsvx.utils.context import give_up
@@ -57,14 +57,14 @@ class Plan:
         return self.sampling.seed
 
     @property
-    def goal(self) -> Goal | None:
-        """When calls end; None: after `samples`."""
+    def goal(self) -> Goal:
+        """When calls end."""
         return self.budget.goal(self.sampling)
 
     @property
     def by_default(self) -> bool:
         """Whether the games themselves tell how many calls are made."""
-        return self.goal is not None and self.budget.most_calls is None
+        return self.budget.most_calls is None and not self.sampling.selective
 
     def play(self) -> PlayedGames:
         """Play by the fastest evaluator that passes its checks, before and after."""
@@ -103,17 +103,29 @@ class Plan:
         )
 
     def _play(self, evaluator: Evaluator, games: list[PlayableGame], clock: Clock) -> PlayedGames:
-        goal, budget, sampling, began = self.goal, self.budget, self.sampling, time.monotonic()
-        calls = first_calls(games, budget, goal, sampling, clock)
+        budget, sampling, began = self.budget, self.sampling, time.monotonic()
+        calls = self._first_calls(games, clock)
         played = sampling.play_all(games, calls, budget.feature_share, self.by_default)
         prediction = Prediction.of(self.query, evaluator, played[-1].values[1])
-        fitted = sampling.fit_all(played, prediction.outputs)
-        if goal is not None:
-            seconds, most = time.monotonic() - began, budget.most_calls
-            fitted = [replace(game, seconds=seconds) for game in fitted]
-            fitted = Increments(fitted, goal, sampling, prediction.outputs, clock, most).play()
+        outputs, most = prediction.outputs, budget.most_calls
+        fitted = sampling.fit_all(played, outputs)
+        seconds = time.monotonic() - began
+        fitted = [replace(game, seconds=seconds) for game in fitted]
+        fitted = Increments(fitted, self.goal, sampling, outputs, clock, most).play()
         clock.note_games(began, sum(game.game.calls for game in fitted))
         return PlayedGames(prediction, fitted, clock)
+
+    def _first_calls(self, games: list[PlayableGame], clock: Clock) -> int:
+        """Calls of the first increment, summed over games."""
+        calls = self.budget.first_calls
+        if self.by_default:
+            return first_calls(games, self.sampling)
+        if self.budget.seconds is not None:
+            return clock.first_calls(games, calls)
+        if self.goal == Goal():  # all at once only where that makes a game exact
+            at_once = any(game.looks_up or Auto().exact_within(game, calls) for game in games)
+            return calls if at_once else FIRST_CALLS
+        return calls
 
 
 # --- coalitions that are evaluated again ---------------------------------------------------
