@@ -199,9 +199,7 @@ class GraphSVX(Checked):
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Evaluate the games and distribute the prediction among the players."""
-        plan = self.plan(query, seed)
-        plan.kind.check_names(query.graph)
-        explanation = explanation_of(plan, self)
+        explanation = explanation_of(self.plan(query, seed), self)
         if explanation.certificate.no_influence is not None:
             warnings.warn(explanation.certificate.no_influence, NoInfluenceWarning, stacklevel=3)
         return explanation

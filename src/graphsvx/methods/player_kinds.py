@@ -9,7 +9,6 @@ them off. A further kind is a subclass of `PlayerKind` and a name in `KINDS`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -19,7 +18,6 @@ import torch
 from graphsvx.core import players as choosing
 from graphsvx.core.arrays import derive_rng
 from graphsvx.core.field import Field
-from graphsvx.core.graph import Graph
 from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops, NodeTypes, Players
 from graphsvx.core.query import Query
 from graphsvx.core.reference import ReferenceSetting, monte_carlo_mean, resolve_reference
@@ -38,7 +36,7 @@ _NEAR_ZERO = 1e-3
 
 
 @dataclass(frozen=True)
-class PlayerKind(Checked, ABC):
+class PlayerKind(Checked):
     """A kind of players; everything that does not play stays as it is."""
 
     hops: Hops = None
@@ -51,22 +49,19 @@ class PlayerKind(Checked, ABC):
     typed: ClassVar[bool | None] = None
     """Whether the graph must have types (True) or must have none (False); None: either."""
 
-    def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (most kinds fit all queries)
-        """The kind that plays for this query; raises InputError where none makes sense."""
-        return self
-
     def conflicts(self, method: Any) -> Iterator[str]:  # noqa: ARG002  (most kinds fit all settings)
         """Why the kind does not go together with other settings of a `GraphSVX`."""
         yield from ()
 
-    def check_names(self, graph: Graph) -> None:
-        """Whether the graph is of the kind's sort, and has what the kind names.
+    def for_query(self, query: Query) -> PlayerKind:
+        """The kind that plays for this query.
 
         Raises:
-            InputError: it has not, or no types.
-            UnsupportedError: it has types.
+            InputError: none makes sense, or the graph has no types.
+            UnsupportedError: the graph has types.
 
         """
+        graph = query.graph
         if self.typed and not graph.has_types:
             raise InputError(
                 f"{type(self).__name__}() needs a graph with edge types: HeteroData, or Data with "
@@ -78,38 +73,12 @@ class PlayerKind(Checked, ABC):
                 "have nodes, features, subgraph_features, edges, relations and MetaPaths, such as "
                 'GraphSVX(players="relations")'
             )
-        settings, types = vars(self), graph.types
-        groups, node_types = settings.get("groups", ()), settings.get("node_types")
+        node_types = vars(self).get("node_types")
         if node_types is not None and not graph.has_types:
             raise InputError(
                 f"node_types= needs a graph with node types (HeteroData), got {node_types}"
             )
-        choosing.column_groups(types, settings.get("feature_groups", ()))
-        if self.sides != "edges":
-            choosing.node_groups(types, groups)
-        else:
-            for label, members in groups:
-                choosing.edge_positions(graph, label, members, settings["directions"])
-        for name in node_types or ():
-            types.type_id(name)
-        for label, steps in settings.get("paths", ()):
-            choosing.meta_path_types(types, label, steps)
-
-    @abstractmethod
-    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
-        """The players in the evaluator's receptive field, and what their features become."""
-
-    def finish(self, explanation: Explanation) -> Explanation:
-        """The explanation with the changes that the settings of this kind ask for."""
-        return explanation
-
-
-# --- nodes and features ------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _NodesOrFeatures(PlayerKind):
-    """Kinds of nodes and features, whose fields are those of `find_players`."""
+        return self
 
     def _feature_nodes(self, query: Query, field: Field) -> int | None:
         """How many of the field's first nodes have features that play; None: the centres."""
@@ -134,9 +103,16 @@ class _NodesOrFeatures(PlayerKind):
         )
         return GameSetup(graph, field, players, vector, feature_nodes)
 
+    def finish(self, explanation: Explanation) -> Explanation:
+        """The explanation with the changes that the settings of this kind ask for."""
+        return explanation
+
+
+# --- nodes and features ------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
-class Nodes(_NodesOrFeatures):
+class Nodes(PlayerKind):
     """The nodes around the explained node, or all nodes of a graph."""
 
     groups: GroupsSetting = ()
@@ -150,7 +126,7 @@ class Nodes(_NodesOrFeatures):
 
 
 @dataclass(frozen=True)
-class _WithFeatures(_NodesOrFeatures):
+class _WithFeatures(PlayerKind):
     """Which features play, and what they become when switched off."""
 
     features: FeatureChoice = 0.25
@@ -209,18 +185,13 @@ class NodesAndFeatures(_WithFeatures):
     """Typed graphs: the types whose nodes play; None: all."""
 
     def for_query(self, query: Query) -> PlayerKind:
-        """Nodes and features of an explained node; a graph has one or the other.
-
-        Raises:
-            InputError: both play, and the question is about a graph.
-
-        """
+        """Nodes and features of an explained node; a graph has one or the other."""
         if query.kind == "graph":
             raise InputError(
                 "a graph is explained by its nodes or by its features, not both; "
                 'use players="nodes" or players="features", without balance='
             )
-        return self
+        return super().for_query(query)
 
     def finish(self, explanation: Explanation) -> Explanation:
         """Node and feature credit rescaled to `balance`."""
@@ -275,13 +246,13 @@ class DefaultPlayers(_WithFeatures):
     def for_query(self, query: Query) -> PlayerKind:
         """`Nodes` for a graph, `NodesAndFeatures` for everything else."""
         if query.kind != "graph":
-            return NodesAndFeatures(**vars(self))
+            return NodesAndFeatures(**vars(self)).for_query(query)
         if self.feature_groups:
             raise InputError(
                 "feature_groups= is about features, but by default the nodes of a graph play; "
                 'use players="features"'
             )
-        return Nodes(self.hops, self.groups, self.reference, self.node_types)
+        return Nodes(self.hops, self.groups, self.reference, self.node_types).for_query(query)
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,6 @@ def _check_credit(
     with exclusive():
         query = build_query(model, data, node=0)
         playing = kind.for_query(query)
-        playing.check_names(query.graph)
         with evaluation_mode(query.model.submodules):
             evaluator = choose_evaluator(query, None, 0)
             setup, again = (playing.setup(query, evaluator, 0) for _ in range(2))
