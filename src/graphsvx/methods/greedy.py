@@ -15,8 +15,7 @@ from graphsvx.core.query import Query
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.estimators.direct import mask_as_credit
-from graphsvx.games.base import require_memory
-from graphsvx.games.graph_game import GraphGame
+from graphsvx.games import GraphGame, require_memory
 from graphsvx.generators import Isolate
 from graphsvx.methods.baseline import Baseline, Block, Blocks, Properties, game_report
 from graphsvx.methods.local_graph import baseline_setup

@@ -26,8 +26,16 @@ from graphsvx.methods.player_kinds import KINDS
 from graphsvx.utils.exclusive import taking_back
 
 
+def played_field(
+    query: Query, seed: int, sides: Sides, features: FeatureChoice = "all", hops: int | None = None
+) -> tuple[Evaluator, GameSetup]:
+    """The fastest evaluator that passes its checks, and the players of a baseline in its field."""
+    evaluator = choose_evaluator(query, hops, seed)
+    return evaluator, baseline_setup(evaluator, sides, features, hops)
+
+
 def baseline_setup(
-    evaluator: Evaluator, sides: Sides, features: FeatureChoice = "all", hops: int | None = None
+    evaluator: Evaluator, sides: Sides, features: FeatureChoice, hops: int | None = None
 ) -> GameSetup:
     """The players of a baseline, as those of GraphSVX; each edge is a player of its own."""
     query, field, graph = evaluator.query, evaluator.field, evaluator.query.graph

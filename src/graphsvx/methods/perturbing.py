@@ -13,14 +13,18 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.players import FeatureChoice, Hops, Sides
 from graphsvx.core.query import Query
-from graphsvx.engine.choose import choose_evaluator
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.bayes import CHANGE, BayesNetwork, Network
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.games.base import require_memory
 from graphsvx.generators.replace import ReplaceRows, Unchanged
 from graphsvx.methods.baseline import Baseline, Block, Blocks, Properties, game_report
-from graphsvx.methods.local_graph import baseline_setup, scores_in_parts, unperturbed_prediction
+from graphsvx.methods.local_graph import (
+    baseline_setup,
+    played_field,
+    scores_in_parts,
+    unperturbed_prediction,
+)
 from graphsvx.methods.pipeline import Prediction
 from graphsvx.results.details import BayesianNetwork, ChangeProbability
 from graphsvx.results.explanation import Explanation
@@ -70,9 +74,8 @@ class PGMExplainer(Baseline):
 
     def explain(self, query: Query, seed: int) -> Explanation:
         """Perturb, test, learn."""
-        evaluator = choose_evaluator(query, self.hops, seed)
-        setup, field = baseline_setup(evaluator, "nodes", hops=self.hops), evaluator.field
-        ids = field.ids[setup.players.node_members]
+        evaluator, setup = played_field(query, seed, "nodes", hops=self.hops)
+        ids = setup.field.ids[setup.players.node_members]
         require_memory(query.memory, 4 * self.samples * len(ids), self.samples, len(ids))
         perturbed = coin_flips(self.samples, len(ids), self.rate, seed)
         # Row 0 is the graph as it is.
@@ -82,7 +85,7 @@ class PGMExplainer(Baseline):
             evaluator,
             lambda part: generator(setup, no_features[part], on[part]),
             on,
-            32 * field.size,
+            32 * setup.field.size,
         )
         prediction = Prediction.of(query, evaluator, scores[0])
         fell: Floats = (scores[:1] - scores[1:]).numpy()

@@ -19,11 +19,10 @@ from graphsvx.core.arrays import Floats, Ids, RowIds, as_tensor
 from graphsvx.core.field import Perturbations, in_neighbourhood
 from graphsvx.core.players import FeatureChoice, Samples
 from graphsvx.core.query import Query
-from graphsvx.engine.choose import choose_evaluator
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import OwnFeatures, Unchanged
 from graphsvx.methods.baseline import Baseline, Block, Blocks, Properties, game_report
-from graphsvx.methods.local_graph import baseline_setup, local_graph_of, scores_in_parts
+from graphsvx.methods.local_graph import local_graph_of, played_field, scores_in_parts
 from graphsvx.methods.pipeline import Prediction
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
@@ -41,8 +40,7 @@ class FeatureFunction:
 
     def __init__(self, query: Query, seed: int, features: FeatureChoice) -> None:
         """The features that play, and their values at the explained node."""
-        self.evaluator = choose_evaluator(query, None, seed)
-        self.setup = baseline_setup(self.evaluator, "features", features)
+        self.evaluator, self.setup = played_field(query, seed, "features", features)
         self.columns = torch.from_numpy(self.setup.players.feature_members)
         self.row = self.setup.feature_table[:1]
         self._at = self.columns.to(self.row.device)
