@@ -132,9 +132,8 @@ def _region_errors(explanation: Explanation, played: FittedGame) -> RegionErrors
 
 def _interactions(games: Sequence[FittedGame], outputs: Sequence[int], method: Any) -> Interactions:
     """Interactions within each game, as one record over all players."""
-    order = method.order
-    members = [np.zeros((0, order), dtype=np.int64)]
-    values, errors = ([np.zeros((0, len(outputs)))] for _ in range(2))
+    order, none = method.order, np.zeros((0, len(outputs)))
+    parts = [(np.zeros((0, order), dtype=np.int64), none, none)]
     first = left_out = 0
     for game in games:
         fit, players = game.fit, game.game.players
@@ -148,14 +147,13 @@ def _interactions(games: Sequence[FittedGame], outputs: Sequence[int], method: A
             errors=fit.errors.t().numpy(),
         )
         for part in by_size:
-            unused = order - part.members.shape[1]
-            members.append(np.pad(part.members + first, ((0, 0), (0, unused)), constant_values=-1))
-            values.append(part.values)
-            errors.append(part.errors)
+            unused = (0, order - part.members.shape[1])
+            members = np.pad(part.members + first, ((0, 0), unused), constant_values=-1)
+            parts.append((members, part.values, part.errors))
         left_out += players - len(np.unique(by_size[-1].members)) if players > order else 0
         first += players
     sets, of_sets, bars = (
-        torch.from_numpy(np.concatenate(part).T.copy()) for part in (members, values, errors)
+        torch.from_numpy(np.concatenate(part).T.copy()) for part in zip(*parts, strict=True)
     )
     return Interactions(method.index.name, order, sets, of_sets, bars, left_out)
 

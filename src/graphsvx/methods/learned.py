@@ -215,20 +215,19 @@ class GNNExplainer(Baseline):
             masks = [self.learn(PyGQuestion(local_graph, k), seed) for k in prediction.outputs]
         inner = local_graph.inner_edges[: None if self.edges else 0]
         columns = torch.arange(local_graph.x.shape[1] if self.features else 0)
+        calls = self.epochs * len(masks)
+        ends = local_graph.edge_ids()[:, : len(inner)]
+        scores = tuple(
+            float(self._masked_scores(local_graph, *mask)[output])
+            for mask, output in zip(masks, prediction.outputs, strict=True)
+        )
         return self.record(
             seed,
             prediction,
-            edges=mask_as_credit(
-                local_graph.edge_ids()[:, : len(inner)], [edges.cpu()[inner] for edges, _ in masks]
-            ),
+            edges=mask_as_credit(ends, [edges.cpu()[inner] for edges, _ in masks]),
             features=mask_as_credit(columns, [part[: len(columns)] for _, part in masks]),
-            game=game_report(
-                "masks", len(inner) + len(columns), self.epochs * len(masks), "Learned"
-            ),
-            masked_scores=tuple(
-                float(self._masked_scores(local_graph, *mask)[output])
-                for mask, output in zip(masks, prediction.outputs, strict=True)
-            ),
+            game=game_report("masks", len(inner) + len(columns), calls, "Learned"),
+            masked_scores=scores,
         )
 
     def _masked_scores(self, local_graph: LocalGraph, edges: Tensor, features: Tensor) -> Tensor:
@@ -390,13 +389,10 @@ class PGExplainer(Baseline):
                 torch.stack([self._mask(_question(part, seed, output), inner) for part in parts])
                 for output in prediction.outputs
             ]
-        return self.record(
-            seed,
-            prediction,
-            edges=mask_as_credit(local_graph.edge_ids(), [masks.mean(0) for masks in rows]),
-            game=game_report("edges", len(inner), len(parts), "EdgeNetwork"),
-            questions_trained_on=self.trained.questions,
-        )
+        credit = mask_as_credit(local_graph.edge_ids(), [masks.mean(0) for masks in rows])
+        report = game_report("edges", len(inner), len(parts), "EdgeNetwork")
+        known = {"questions_trained_on": self.trained.questions}
+        return self.record(seed, prediction, edges=credit, game=report, **known)
 
     def _mask(self, question: PyGQuestion, edges: np.ndarray) -> Tensor:
         """The mask of a single node or graph at these edges, 0 outside its field."""

@@ -91,13 +91,10 @@ class PGMExplainer(Baseline):
         fell: Floats = (scores[:1] - scores[1:]).numpy()
         networks = [self._learn(perturbed, fell[:, output]) for output in prediction.outputs]
         strengths = [torch.from_numpy(network.strength) for network in networks]
-        return self.record(
-            seed,
-            prediction,
-            nodes=mask_as_credit(torch.from_numpy(ids), strengths),
-            game=game_report("nodes", len(ids), self.samples + 1, "coin_flips"),
-            network=_in_user_ids(networks[prediction.row], ids),
-        )
+        nodes = mask_as_credit(torch.from_numpy(ids), strengths)
+        report = game_report("nodes", len(ids), self.samples + 1, "coin_flips")
+        network = _in_user_ids(networks[prediction.row], ids)
+        return self.record(seed, prediction, nodes=nodes, game=report, network=network)
 
     def _learn(self, perturbed: Bools, fell: Floats) -> Network:
         changed: Bools = fell > (fell.mean() if self.drop is None else self.drop)
@@ -169,10 +166,6 @@ class Random(Baseline):
         counts = players.features, players.nodes, players.edges
         sides = [torch.stack([uniform(count, rng) for _ in prediction.outputs]) for count in counts]
         values = torch.cat(sides, 1)
-        return self.record(
-            seed,
-            prediction,
-            players=players,
-            credit=(values, torch.full_like(values, torch.nan)),
-            game=game_report("random", values.shape[1], 1, "uniform"),
-        )
+        credit = values, torch.full_like(values, torch.nan)
+        report = game_report("random", values.shape[1], 1, "uniform")
+        return self.record(seed, prediction, players=players, credit=credit, game=report)

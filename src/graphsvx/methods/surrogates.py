@@ -128,13 +128,9 @@ class LIME(Baseline):
             bases[i] = surrogate.intercept[1]
             if output == prediction.target:
                 r2 = float(surrogate.score)
-        return self.record(
-            seed,
-            prediction,
-            bases=bases,
-            features=mask_as_credit(columns, list(values)),
-            game=function.report("lime", self.samples, r2=r2),
-        )
+        credit = mask_as_credit(columns, list(values))
+        report = function.report("lime", self.samples, r2=r2)
+        return self.record(seed, prediction, bases=bases, features=credit, game=report)
 
 
 @contextmanager
@@ -193,13 +189,9 @@ class SHAP(Baseline):
         credit = torch.from_numpy(values).t()[outputs].contiguous()
         exact = players < 30 and 2**players - 2 <= self.samples
         errors = torch.full_like(credit, 0.0 if exact else torch.nan)
-        return self.record(
-            seed,
-            prediction,
-            bases=torch.from_numpy(base)[outputs],
-            features=Credit(function.columns, credit, errors),
-            game=function.report("shap", self.samples, exact=exact),
-        )
+        bases, features = torch.from_numpy(base)[outputs], Credit(function.columns, credit, errors)
+        report = function.report("shap", self.samples, exact=exact)
+        return self.record(seed, prediction, bases=bases, features=features, game=report)
 
 
 # --- GraphLIME: HSIC Lasso, a non-negative regression of similarities on similarities ---------
@@ -324,10 +316,6 @@ class GraphLIME(Baseline):
             torch.from_numpy(hsic_lasso(features, scores[:, output], self.rho, query.memory))
             for output in prediction.outputs
         ]
-        return self.record(
-            seed,
-            prediction,
-            features=mask_as_credit(torch.arange(features.shape[1]), rows),
-            game=game_report("neighbours", features.shape[1], 1, "neighbours"),
-            neighbours=tuple(ids.tolist()),
-        )
+        credit, read = mask_as_credit(torch.arange(features.shape[1]), rows), tuple(ids.tolist())
+        report = game_report("neighbours", features.shape[1], 1, "neighbours")
+        return self.record(seed, prediction, features=credit, game=report, neighbours=read)
