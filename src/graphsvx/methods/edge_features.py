@@ -64,21 +64,14 @@ def explain_edge_features(plan: Plan, reference: Reference, method: object) -> E
     values = game.values(np.concatenate([game.states(ends), masks.states]))
     prediction = Prediction.of(query, evaluator, values[1])
     values = values[:, columns_of(prediction.outputs)]
-    fit, names = sampling.estimator(masks, values[2:], values[0], values[1]), query.names
+    fit, names = sampling.estimator(masks, values[2:], *values[:2]), query.names.edge_features
+    labels = tuple(names[i] if names else f"edge feature {i}" for i in columns.tolist())
     explanation = build_explanation(
         method,
         plan.seed,
         prediction,
         bases=fit.base,
-        features=Credit(
-            columns.cpu(),
-            fit.values,
-            fit.errors,
-            tuple(
-                names.edge_features[i] if names.edge_features else f"edge feature {i}"
-                for i in columns.tolist()
-            ),
-        ),
+        features=Credit(columns.cpu(), fit.values, fit.errors, labels),
         meaning="Shapley value: the edge feature's fair share of the difference between the "
         "prediction and the base value",
         game=game_report(

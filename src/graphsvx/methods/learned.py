@@ -274,17 +274,13 @@ class PGExplainer(Baseline):
         """MASK: PyG's algorithm, as it was trained or with weights of torch's random state."""
         algorithm = configured(Network(self.epochs, self.lr), query, edge_mask_type="object")
         # On the instance: PyG's constructor writes settings into the class, for everyone.
-        algorithm.coeffs = {
-            **Network.coeffs,
-            "edge_size": self.size,
-            "edge_ent": self.entropy,
-            "temp": list(self.temperature),
-        }
+        weights = {"edge_size": self.size, "edge_ent": self.entropy}
+        algorithm.coeffs = {**Network.coeffs, **weights, "temp": list(self.temperature)}
         if self.trained is not None:
-            weights = self.trained.weights
+            state = dict(self.trained.weights)
             with torch.no_grad():  # lazy layers take their shape
-                algorithm.mlp(torch.zeros(1, weights["0.weight"].shape[1]))
-            algorithm.mlp.to(weights["0.weight"].dtype).load_state_dict(dict(weights))
+                algorithm.mlp(torch.zeros(1, state["0.weight"].shape[1]))
+            algorithm.mlp.to(state["0.weight"].dtype).load_state_dict(state)
             algorithm._curr_epoch = self.epochs
         algorithm.mlp.to(query.graph.x)
         return algorithm

@@ -92,15 +92,9 @@ class Plan:
         setup = self.kind.setup(self.query, evaluator, self.seed)
         keeps_rows = trait(self.generator, "feature_rows") == "own"
         setup = replace(setup, keeps_features=keeps_rows and not setup.players.features)
-        return separate_games(
-            self.query,
-            evaluator,
-            setup,
-            self.generator.prepare(setup, self.sampling.rng("paths")),
-            separate=self.sampling.mask.separate,
-            looks_up=isinstance(self.sampling.mask, (Auto, Paired)),
-            calls=self.budget.first_calls,
-        )
+        ready, mask = self.generator.prepare(setup, self.sampling.rng("paths")), self.sampling.mask
+        looks_up, calls = isinstance(mask, (Auto, Paired)), self.budget.first_calls
+        return separate_games(self.query, evaluator, setup, ready, mask.separate, looks_up, calls)
 
     def _play(self, evaluator: Evaluator, games: list[PlayableGame], clock: Clock) -> PlayedGames:
         budget, sampling, began = self.budget, self.sampling, time.monotonic()

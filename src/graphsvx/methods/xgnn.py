@@ -193,24 +193,18 @@ class XGNN(Baseline):
         score, best = max(
             zip(after, graphs, strict=True), key=lambda scored: (scored[0], -len(scored[1].edges))
         )
-        sources, targets = best.ends().tolist()
+        ends, x, ids = best.ends(), candidates[list(best.kinds)], torch.arange(len(best.kinds))
+        hops = torch.zeros_like(ids)
         return self.record(
             seed,
             replace(prediction, scores=growth.scores([best])[0]),
             game=game_report("growth", len(candidates), growth.calls, "Policy"),
             kind="model",
-            field=FieldRecord(
-                torch.arange(len(best.kinds)),
-                torch.zeros(len(best.kinds), dtype=torch.long),
-                best.ends(),
-                torch.tensor(best.kinds),
-                len(best.kinds),
-                candidates.shape[1],
-            ),
+            field=FieldRecord(ids, hops, ends, torch.tensor(best.kinds), len(ids), x.shape[1]),
             generated=GeneratedGraph(
                 kinds=best.kinds,
-                x=tuple(map(tuple, candidates[list(best.kinds)].tolist())),
-                edge_index=(tuple(sources), tuple(targets)),
+                x=tuple(map(tuple, x.tolist())),
+                edge_index=(tuple(ends[0].tolist()), tuple(ends[1].tolist())),
                 score=score,
                 mean_score_untrained=float(np.mean(before)),
                 mean_score_trained=float(np.mean(after)),
