@@ -62,13 +62,9 @@ def additive_states(game: LookupGame, budget: int, seed: int) -> tuple[Masks, Te
     share = torch.full((1, players), 1 / players, dtype=credit.dtype)
     no_part = torch.zeros(_CHECKED, players, dtype=credit.dtype)
     rows = np.concatenate([masks.rows, np.zeros((1, players), dtype=bool), inner])
-    exact = Masks(
-        rows,
-        game.states(rows),
-        np.concatenate([np.zeros(len(masks.rows) + 1), np.ones(_CHECKED)]),
-        exact=True,
-        credit=torch.cat([credit, share, no_part]),
-    )
+    weights = np.concatenate([np.zeros(len(masks.rows) + 1), np.ones(_CHECKED)])
+    credit = torch.cat([credit, share, no_part])
+    exact = Masks(rows, game.states(rows), weights, exact=True, credit=credit)
     return exact, torch.cat([scores[:2], worth, left[None], scores[2:]])
 
 

@@ -200,41 +200,32 @@ class SHAP(Baseline):
 #
 # K_k and L are Gaussian kernels of feature k and of the predictions over the same nodes, centred
 # (H K H, H = I - 11'/n) and scaled to Frobenius norm 1. Only inner products of kernels enter, so
-# the n^2 x F design is never held at once.
+# the n^2 x F design is never held: one row of all kernels is made at a time.
 
 
-def centred_kernels(values: Floats) -> Floats:
-    """Kernels exp(-(a - b)^2 / (2 s^2)) of the columns of `values` [n, k], s their deviations.
+def kernel_products(values: Floats) -> Floats:
+    """<K_k, K_l> [k, k] of kernels exp(-(a - b)^2 / (2 s^2)) of the columns of `values` [n, k].
 
-    Returns [k, n * n], centred and of norm 1; those of constant columns are 0.
+    s is the deviation of the column. Kernels are centred and of norm 1; products with that of a
+    constant column are 0.
     """
-    spread = values.std(0)
-    scaled = values / np.where(spread > 0, spread, 1)
-    difference = scaled.T[:, :, None] - scaled.T[:, None, :]
-    kernels = np.exp(-(difference**2) / 2)
-    centred = kernels - kernels.mean(1, keepdims=True)
-    centred -= centred.mean(2, keepdims=True)
-    norm = np.sqrt((centred**2).sum((1, 2), keepdims=True))
-    flat = norm <= 1e-9 * len(values)
-    return np.where(flat, 0.0, centred / np.where(flat, 1, norm)).reshape(values.shape[1], -1)
+    spread, count = values.std(0), len(values)
+    scaled = (values / np.where(spread > 0, spread, 1)).T
+
+    def kernels_at(node: int) -> Floats:
+        return np.exp(-((scaled - scaled[:, [node]]) ** 2) / 2)
+
+    means = np.stack([kernels_at(node).mean(1) for node in range(count)], 1)
+    products = np.zeros((len(scaled), len(scaled)))
+    for node in range(count):
+        centred = kernels_at(node) - means - means[:, [node]] + means.mean(1, keepdims=True)
+        products += centred @ centred.T
+    norms = np.sqrt(products.diagonal())
+    norms = np.where(norms > 1e-9 * count, norms, np.inf)
+    return products / np.outer(norms, norms)
 
 
-def kernel_products(features: Floats, target: Floats, block: int) -> tuple[Floats, Floats]:
-    """<K_k, K_l> [F, F] and <K_k, L> [F], a block of features at a time."""
-    width = features.shape[1]
-    parts = [slice(first, min(width, first + block)) for first in range(0, width, block)]
-    gram, link = np.zeros((width, width)), np.zeros(width)
-    for i, part in enumerate(parts):
-        rows = centred_kernels(features[:, part])
-        link[part] = rows @ target
-        for other in parts[: i + 1]:
-            others = rows if other is part else centred_kernels(features[:, other])
-            gram[part, other] = rows @ others.T
-            gram[other, part] = gram[part, other].T
-    return gram, link
-
-
-def hsic_lasso(features: Floats, scores: Floats, rho: float, memory: int = 2**28) -> Floats:
+def hsic_lasso(features: Floats, scores: Floats, rho: float) -> Floats:
     """Coefficients beta [F], sparse and not negative, of `features` [n, F] for `scores` [n].
 
     By scikit-learn's coordinate descent: the Gram matrix of the kernels is R'R with
@@ -244,11 +235,10 @@ def hsic_lasso(features: Floats, scores: Floats, rho: float, memory: int = 2**28
 
     beta = np.zeros(features.shape[1])
     varies = np.flatnonzero(features.std(0) > 0)
-    target = centred_kernels(scores[:, None])[0]
-    if len(varies) == 0 or not target.any():
+    products = kernel_products(np.column_stack([features[:, varies], scores]))
+    gram, link = products[:-1, :-1], products[:-1, -1]
+    if not link.any():
         return beta
-    block = max(1, memory // (8 * 4 * len(features) ** 2))
-    gram, link = kernel_products(features[:, varies], target, block)
     values, vectors = np.linalg.eigh(gram)
     positive = values > 1e-12 * values.max(initial=1e-300)
     root = np.sqrt(values[positive])[:, None] * vectors[:, positive].T
@@ -313,7 +303,7 @@ class GraphLIME(Baseline):
         scores = query.model.scores(around.explained(around.outputs())).cpu().numpy()
         features = x[as_tensor(ids, x.device)].double().cpu().numpy()
         rows = [
-            torch.from_numpy(hsic_lasso(features, scores[:, output], self.rho, query.memory))
+            torch.from_numpy(hsic_lasso(features, scores[:, output], self.rho))
             for output in prediction.outputs
         ]
         credit, read = mask_as_credit(torch.arange(features.shape[1]), rows), tuple(ids.tolist())
