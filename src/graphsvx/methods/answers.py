@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import combinations
-from math import comb
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -182,7 +180,7 @@ class _Search:
             best, score = self._best(sets)
             if score > 0:
                 return _Answer(best != self.off, True, size)
-            larger = self._all_of_size(size + 1) if edges is None else self._extended(sets, edges)
+            larger = self._extended(sets, edges)
             if larger is None:
                 return self._greedy(size + 1)
             if not len(larger):
@@ -203,35 +201,30 @@ class _Search:
             return self.budget * MOST_LOOK_UPS - self.game.looked_up
         return self.budget - self.game.calls
 
-    def _all_of_size(self, size: int) -> Bools | None:
-        """All sets of a size; None if the budget does not allow them."""
-        players = self.game.players
-        count = comb(players, size)
-        if count > self._left():
-            return None
-        sets = np.zeros((count, players), dtype=bool)
-        members = np.array([*combinations(range(players), size)], dtype=np.int64)
-        if size <= players:
-            np.put_along_axis(sets, members.reshape(count, size), True, axis=1)
-        return sets
-
-    def _extended(self, sets: Bools, edges: Bools) -> Bools | None:
-        """Sets with one player more that can differ from all smaller ones.
+    def _extended(self, sets: Bools, edges: Bools | None) -> Bools | None:
+        """Sets with one player more that can differ from all smaller ones; None: beyond the budget.
 
         On: a neighbour of the set. Off: a player that is still reached, if all others of the set
-        are still next to what is reached.
+        are still next to what is reached. Without edges: any player.
         """
-        reached, adjacent = _reach(sets != self.off, edges, self.game.reach)
-        row, player = np.nonzero(reached & ~sets if self.off else adjacent)
-        if len(row) > 8 * max(1, self._left()):
+        most = self._left()
+        if edges is None:  # after its last member, so that each set is made once
+            plays = ~np.logical_or.accumulate(sets[:, ::-1], 1)[:, ::-1]
+        else:
+            reached, adjacent = _reach(sets != self.off, edges, self.game.reach)
+            plays = reached & ~sets if self.off else adjacent
+            most = 8 * max(1, most)
+        row, player = np.nonzero(plays)
+        if len(row) > most:
             return None
         larger = sets[row]
         larger[np.arange(len(row)), player] = True
-        _, new = RowIds().add(larger)
-        larger = larger[new]
-        if self.off and len(larger):
-            _, adjacent = _reach(~larger, edges, self.game.reach)
-            larger = larger[(adjacent | ~larger).all(1)]
+        if edges is not None:
+            _, new = RowIds().add(larger)
+            larger = larger[new]
+            if self.off and len(larger):
+                _, adjacent = _reach(~larger, edges, self.game.reach)
+                larger = larger[(adjacent | ~larger).all(1)]
         return larger if len(larger) <= self._left() else None
 
     def _greedy(self, none_below: int) -> _Answer:
