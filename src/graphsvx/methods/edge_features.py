@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, allclose, as_tensor
+from graphsvx.core.arrays import Bools, allclose, as_tensor, derive_rng
 from graphsvx.core.query import Query
 from graphsvx.core.reference import Reference
 from graphsvx.errors import InputError
@@ -60,7 +60,7 @@ def explain_edge_features(plan: Plan, reference: Reference, method: object) -> E
             graph = whole_graph
     proved = evaluator.checks.proved or not evaluator.local or graph is not local
     game = FunctionGame(lambda rows: scores(graph, rows), count)
-    masks = sampling.draw(game, budget, sampling.rng("edge features"))
+    masks = sampling.draw(game, budget, derive_rng(plan.seed, "edge features"))
     values = game.values(np.concatenate([game.states(ends), masks.states]))
     prediction = Prediction.of(query, evaluator, values[1])
     values = values[:, columns_of(prediction.outputs)]

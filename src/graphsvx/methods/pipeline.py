@@ -127,10 +127,6 @@ class Sampling:
     estimator: Estimator
     seed: int
 
-    def rng(self, purpose: str) -> torch.Generator:
-        """The random numbers for a purpose."""
-        return derive_rng(self.seed, purpose)
-
     def exact_within(self, game: PlayableGame, calls: int) -> bool:
         """Whether so many calls make a game exact."""
         return isinstance(self.mask, Auto) and self.mask.exact_within(game, calls)
@@ -194,7 +190,7 @@ class Sampling:
 
         Derivatives take no part where coalitions make the game exact.
         """
-        rng, derivatives, paired = self.rng(game.side), None, self.pairs_for_process
+        rng, derivatives, paired = derive_rng(self.seed, game.side), None, self.pairs_for_process
         if (
             isinstance(game, GraphGame)
             and paired is not None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids, RowIds, by_size, row_sizes
+from graphsvx.core.arrays import Bools, Ids, RowIds, by_size, derive_rng, row_sizes
 from graphsvx.core.query import Query
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Checks, Evaluator, equals_plain_calls
@@ -92,7 +92,10 @@ class Plan:
         setup = self.kind.setup(self.query, evaluator, self.seed)
         keeps_rows = trait(self.generator, "feature_rows") == "own"
         setup = replace(setup, keeps_features=keeps_rows and not setup.players.features)
-        ready, mask = self.generator.prepare(setup, self.sampling.rng("paths")), self.sampling.mask
+        ready, mask = (
+            self.generator.prepare(setup, derive_rng(self.seed, "paths")),
+            self.sampling.mask,
+        )
         looks_up, calls = isinstance(mask, (Auto, Paired)), self.budget.first_calls
         return separate_games(self.query, evaluator, setup, ready, mask.separate, looks_up, calls)
 
