@@ -37,8 +37,7 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Count, Positive, Rate
 from graphsvx.utils.files import as_path, atomic_write
 
-FORMAT = "graphsvx.pgexplainer"
-VERSION = 1
+_FORM = {"format": "graphsvx.pgexplainer", "version": 1}
 _NO_INFLUENCE = "does not require grad", "Could not compute gradients"
 """What torch and PyG say of masks that do not reach the output."""
 
@@ -155,11 +154,7 @@ class GNNExplainer(Baseline):
         """MASK: minimise H(Y | A * sigma(M_E), X * sigma(M_F)) + size + entropy.
 
         A kind of mask on which the output does not depend at all makes PyG's loss NaN (the mean
-        over no entries); it is left out and its entries are 0.
-
-        Raises:
-            ModelError: the masks cannot be learned.
-
+        over no entries); it is left out and its entries are 0. A ModelError if none can be learned.
         """
         graph = question.graph
         zeros = graph.x.new_zeros(len(graph.edges)), graph.x.new_zeros(graph.x.shape[1])
@@ -358,9 +353,7 @@ class PGExplainer(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """One pass of the trained network over the edges; the mean of a group's nodes.
 
-        Raises:
-            UnsupportedError: the method is not trained, or for other questions.
-
+        An UnsupportedError if the method is not trained, or for other questions.
         """
         require_message_passing(query, self)
         level = "graph" if query.kind == "graph" else "node"
@@ -416,7 +409,7 @@ class PGExplainer(Baseline):
             raise InputError("there is nothing to save before fit()")
         settings = {name: value for name, value in vars(self).items() if name != "trained"}
         about = {"level": self.trained.level, "questions": self.trained.questions}
-        card = {"format": FORMAT, "version": VERSION, **about, "settings": settings}
+        card = {**_FORM, **about, "settings": settings}
         with atomic_write(path) as part:
             save_file(dict(self.trained.weights), part, metadata={"card": json.dumps(card)})
 
@@ -432,8 +425,8 @@ class PGExplainer(Baseline):
             with safe_open(as_path(path), framework="pt") as file:
                 card = json.loads((file.metadata() or {})["card"])
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
-            if (card["format"], card["version"]) != (FORMAT, VERSION):
-                raise ValueError(f"it has another format or version than {FORMAT} {VERSION}")
+            if {name: card[name] for name in _FORM} != _FORM:
+                raise ValueError(f"it is not of the form {_FORM}")
             trained = Trained(weights, card["level"], card["questions"])
             return PGExplainer(**card["settings"], trained=trained)
         except FileNotFoundError:

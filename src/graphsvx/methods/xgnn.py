@@ -162,9 +162,7 @@ class XGNN(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """Train the policy, then let it draw.
 
-        Raises:
-            UnsupportedError: all outputs are asked for, or the model takes attributes.
-
+        An UnsupportedError if all outputs are asked for, or the model takes attributes.
         """
         if query.all_outputs:
             raise UnsupportedError('XGNN explains one class at a time; leave targets="all" out')
