@@ -380,8 +380,8 @@ class PGExplainer(Baseline):
             ]
         credit = mask_as_credit(local_graph.edge_ids(), [masks.mean(0) for masks in rows])
         report = game_report("edges", len(inner), len(parts), "EdgeNetwork")
-        known = {"questions_trained_on": self.trained.questions}
-        return self.record(seed, prediction, edges=credit, game=report, **known)
+        details = {"questions_trained_on": self.trained.questions}
+        return self.record(seed, prediction, edges=credit, game=report, **details)
 
     def _mask(self, question: PyGQuestion, edges: np.ndarray) -> Tensor:
         """The mask of a single node or graph at these edges, 0 outside its field."""

@@ -90,8 +90,8 @@ class LocalGraph:
 
     def outputs(self, x: Tensor | None = None, **others: Tensor) -> Tensor:
         """The model's raw output for every node (for the graph, or for the explained pair)."""
-        given = {"edge_index": self.edge_index, **self.others, **others}
-        return self.query.model(self.x if x is None else x, **given)
+        arguments = {"edge_index": self.edge_index, **self.others, **others}
+        return self.query.model(self.x if x is None else x, **arguments)
 
     def explained(self, out: Tensor) -> Tensor:
         """Raw outputs of the explained nodes, [centres, outputs], or of the graph, [1, outputs]."""

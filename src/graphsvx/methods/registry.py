@@ -91,8 +91,8 @@ def register(kind: Kind, name: str) -> Callable[[Registered], Registered]:
             raise InputError(f"a {kind} is registered by its class, got {factory!r}")
         before = _KNOWN[kind].get(name, factory)
         first, second = (
-            [getattr(made, part, None) for part in ("__module__", "__qualname__")]
-            for made in (before, factory)
+            [getattr(entry, part, None) for part in ("__module__", "__qualname__")]
+            for entry in (before, factory)
         )
         if first != second:  # equal: its module was reloaded
             raise InputError(f"there is already a {kind} {name!r}: {before!r}; take another name")
