@@ -392,10 +392,9 @@ class PGExplainer(Baseline):
             raise InputError(
                 f"this PGExplainer was trained for a model with other embeddings: {error}"
             ) from error
-        present = np.isin(edges, graph.edges)
-        position = torch.from_numpy(np.searchsorted(graph.edges, edges[present]))
+        _, to, source = np.intersect1d(edges, graph.edges, return_indices=True)
         values = mask.new_zeros(len(edges))
-        values[torch.from_numpy(present)] = mask[position]
+        values[to] = mask[source]
         return values
 
     def save(self, path: str | Path) -> None:

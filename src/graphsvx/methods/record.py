@@ -165,12 +165,9 @@ def groups_of(field: Field, players: Players) -> Groups | None:
         return None
 
     def members(side: str, ids: Ids, owner: Ids) -> dict[str, Any]:
-        listed = {
-            name: ids[owner == i].tolist() for i, name in enumerate(players.names.get(side, ()))
-        }
         return {
-            name: tuple(tuple(item) if ids.ndim > 1 else item for item in items)
-            for name, items in listed.items()
+            name: tuple(tuple(item) if ids.ndim > 1 else item for item in ids[owner == i].tolist())
+            for i, name in enumerate(players.names.get(side, ()))
         }
 
     ends = field.ids[np.stack([field.source, field.target], 1)[players.edge_members]]
