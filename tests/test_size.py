@@ -20,7 +20,7 @@ BOUNDS = {
     "graphsvx/generators": 550,
     "graphsvx/integrations": 450,
     "graphsvx/masks": 650,
-    "graphsvx/methods": 5_470,
+    "graphsvx/methods": 5_070,
     "graphsvx/results": 2_980,
     "graphsvx/runs": 1_810,
     "graphsvx/testing": 1_010,
