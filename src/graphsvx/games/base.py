@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
@@ -82,8 +83,17 @@ class Game(Protocol):
         ...
 
 
-class UnknownStructure:
-    """What masks and estimators are told of a game of which nothing is known beforehand."""
+@dataclass(eq=False)
+class StoredGame(ABC):
+    """Base of games that evaluate each state once; nothing is known of their structure."""
+
+    _ids: RowIds = field(default_factory=RowIds, kw_only=True)
+    _rows: Bools = field(default_factory=lambda: np.zeros((0, 0), dtype=bool), kw_only=True)
+    """A coalition of each state, with room for more."""
+    _evaluated: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool), kw_only=True)
+    """Which states have been evaluated."""
+    _values: Tensor | None = field(default=None, kw_only=True)
+    """Values of states, [states, outputs]."""
 
     @property
     def reach(self) -> int | None:
@@ -98,38 +108,64 @@ class UnknownStructure:
         """None: nothing is known about the players."""
         return None
 
+    @property
+    def calls(self) -> int:
+        """Number of distinct states that have been evaluated."""
+        return int(self._evaluated.sum())
+
+    def states(self, rows: Bools) -> Ids:
+        """State ids of coalitions [coalitions, M]; each distinct one is a state."""
+        return self._number(rows, rows)
+
+    def values(self, states: Ids) -> Tensor:
+        """Values of states, [states, outputs]; those not known yet are evaluated."""
+        asked = np.zeros(len(self._ids), dtype=bool)
+        asked[states] = True
+        new = np.flatnonzero(asked & ~self._evaluated)
+        if len(new):
+            self._evaluate(new, asked)
+        if self._values is None:
+            raise RuntimeError("no state has been asked for yet")
+        return self._values.index_select(0, torch.from_numpy(states))
+
+    @abstractmethod
+    def _evaluate(self, new: Ids, asked: Bools) -> None:
+        """Store values of `new` states, among all that are `asked` for."""
+
+    def _number(self, rows: Bools, *parts: Bools) -> Ids:
+        """State ids of coalitions, told apart by rows of `parts`."""
+        ids, new = self._ids.add(*parts)
+        before, count = len(self._evaluated), len(self._ids)
+        if count > len(self._rows):
+            longer = np.zeros((2 * count, rows.shape[1]), dtype=bool)
+            longer[:before] = self._rows[:before].reshape(before, rows.shape[1])
+            self._rows = longer
+        self._rows[before:count] = rows[new]
+        self._evaluated = np.pad(self._evaluated, (0, len(new)))
+        return ids
+
+    def _with(self, before: Tensor | None, states: Ids, new: Tensor) -> Tensor:
+        """A row for each state, with new ones for some."""
+        values = new.new_zeros(len(self._ids), *new.shape[1:])
+        if before is not None:
+            values[: len(before)] = before
+        values[torch.from_numpy(states)] = new
+        return values
+
 
 @dataclass(eq=False)
-class FunctionGame(UnknownStructure):
+class FunctionGame(StoredGame):
     """A game given by a function of coalitions [coalitions, M] -> values."""
 
     function: Callable[[Bools], Tensor]
     players: int
     memory: ClassVar[int | None] = None
     probabilities: ClassVar[bool] = False
-    _ids: RowIds = field(default_factory=RowIds)
-    _rows: list[Bools] = field(default_factory=list)
-    _values: dict[int, Tensor] = field(default_factory=dict)
 
-    @property
-    def calls(self) -> int:
-        """Number of distinct coalitions that have been evaluated."""
-        return len(self._values)
-
-    def states(self, rows: Bools) -> Ids:
-        """State ids; each distinct coalition is a state."""
-        ids, new = self._ids.add(rows)
-        self._rows.extend(rows[new])
-        return ids
-
-    def values(self, states: Ids) -> Tensor:
-        """Values of states; the function is called for those not evaluated yet."""
-        new = [state for state in np.unique(states).tolist() if state not in self._values]
-        if new:
-            out = self.function(np.stack([self._rows[state] for state in new])).double()
-            out = out[:, None] if out.dim() == 1 else out
-            self._values.update(zip(new, out, strict=True))
-        return torch.stack([self._values[state] for state in states.tolist()])
+    def _evaluate(self, new: Ids, asked: Bools) -> None:  # noqa: ARG002  (only new ones)
+        out = self.function(self._rows[new]).double()
+        self._values = self._with(self._values, new, out[:, None] if out.dim() == 1 else out)
+        self._evaluated[new] = True
 
 
 # Never refused, whatever `memory` says: about what importing a library takes.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import ClassVar, Literal, NamedTuple, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids, RowIds, no_ids
+from graphsvx.core.arrays import Bools, Floats, Ids, no_ids
 from graphsvx.core.field import UNREACHABLE, Field, HopCounts, Perturbations
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query
@@ -20,7 +20,7 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.profile import counted_seconds
 from graphsvx.engine.state_graph import StateGraphs
-from graphsvx.games.base import PlayerPrior, UnknownStructure, empty_and_full
+from graphsvx.games.base import PlayerPrior, StoredGame, empty_and_full
 from graphsvx.games.derivatives import ExpectedCredit, expected_by_derivatives
 from graphsvx.generators.base import GameSetup, Generator, trait
 from graphsvx.generators.isolate import Isolate
@@ -30,7 +30,6 @@ Side = Literal["features", "nodes", "edges", "joint"]
 # Bounds of the memory of the boolean matrices of one block of coalitions.
 _BLOCK_BYTES = 64 * 2**20
 _LEAST_BLOCK_BYTES = 4 * 2**20
-_SMALL_BLOCK = 64  # states
 _MOST_CONNECTED = 2048  # nodes of a field whose connected sets may be few
 _MOST_STEPS = 8  # of a random walk where the depth of the model is not known
 # Coalitions that derivatives are taken at, calls of a game for one of them, and calls a player from
@@ -52,8 +51,8 @@ _BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differenti
 
 
 @dataclass(eq=False)
-class GameOnGraph(UnknownStructure):
-    """Coalitions that a generator turns into perturbed graphs; each distinct one is a state."""
+class GameOnGraph(StoredGame):
+    """Coalitions that a generator turns into perturbed graphs, scored by a model."""
 
     query: Query
     evaluator: Evaluator
@@ -64,11 +63,8 @@ class GameOnGraph(UnknownStructure):
     """Whether coalitions are look-ups of node embeddings."""
     replayed: int = field(default=0, kw_only=True)
     """Coalitions for which plain calls gave the same outputs, after the game was played."""
-    _ids: RowIds = field(default_factory=RowIds, kw_only=True)
     _raw: Tensor | None = field(default=None, kw_only=True)
     """Raw outputs of the states, [states, centres, outputs]."""
-    _evaluated: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool), kw_only=True)
-    """Which states have been evaluated."""
     _end_states: Ids | None = field(default=None, kw_only=True)
     """State ids of the empty and the full coalition."""
 
@@ -99,15 +95,24 @@ class GameOnGraph(UnknownStructure):
         """Whether the explained scores are on the scale of probabilities."""
         return self.query.model.scale == "probability"
 
-    def states(self, rows: Bools) -> Ids:
-        """State ids of coalitions [coalitions, M]; nothing is evaluated."""
-        raise NotImplementedError
-
     def end_states(self) -> Ids:
         """State ids of the empty and the full coalition."""
         if self._end_states is None:
-            self._end_states = self.states(empty_and_full(self.players))
+            self._end_states = self._numbered(empty_and_full(self.players))
         return self._end_states
+
+    def states(self, rows: Bools) -> Ids:
+        """State ids of coalitions [coalitions, M]; the empty and the full one come first."""
+        self.end_states()
+        return self._numbered(rows)
+
+    def _numbered(self, rows: Bools) -> Ids:
+        return self._number(rows, rows)
+
+    def raw(self, states: Ids) -> Tensor:
+        """Raw outputs of states, [states, centres, outputs]."""
+        self.values(states)
+        return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))
 
     def played(self) -> Tensor:
         """Raw outputs of all states that have been evaluated."""
@@ -120,72 +125,29 @@ class GameOnGraph(UnknownStructure):
         full = int(self.end_states()[1])
         return cast(Tensor, self._raw)[full] if self._evaluated[full] else None
 
-    def _number(self, *parts: Bools) -> tuple[Ids, Ids]:
-        """State ids by content, and the positions of new states."""
-        ids, new = self._ids.add(*parts)
-        self._evaluated = np.concatenate([self._evaluated, np.zeros(len(new), dtype=bool)])
-        return ids, new
-
-    def _with(self, before: Tensor | None, states: Ids, new: Tensor) -> Tensor:
-        """A row for each state, with new ones for some."""
-        values = new.new_zeros(len(self._ids), *new.shape[1:])
-        if before is not None:
-            values[: len(before)] = before
-        values[torch.from_numpy(states)] = new
-        return values
-
-
-class _Block(NamedTuple):
-    """States that were numbered together, to be evaluated."""
-
-    numbers: Ids
-    rows: Bools
-    """Coalitions."""
-    graphs: Perturbations | None = None
-    """None: they are made once more when they are evaluated."""
-    hops: HopCounts = np.zeros((0, 0), dtype=np.uint8)
-    """From each node of perturbed graphs to a centre."""
-
-    def at(self, places: Ids) -> _Block:
-        """Some of the states."""
-        numbers, rows, graphs, hops = self
-        if len(places) == len(numbers):
-            return self
-        if graphs is None:
-            return _Block(numbers[places], rows[places])
-        return _Block(numbers[places], rows[places], graphs.take(places), hops[places])
-
-    def merged(self, other: _Block) -> _Block | None:
-        """Both as one; None where perturbed graphs are of different kinds."""
-        numbers = np.concatenate([self.numbers, other.numbers])
-        rows = np.concatenate([self.rows, other.rows])
-        if self.graphs is None or other.graphs is None:
-            return _Block(numbers, rows)
-        graphs = self.graphs.concatenated(other.graphs)
-        hops = np.concatenate([self.hops, other.hops])
-        return None if graphs is None else _Block(numbers, rows, graphs, hops)
+    def _store(self, states: Ids, out: Tensor) -> None:
+        """Store raw outputs of `states` (ascending ids) and their scores."""
+        on_cpu = out.cpu()  # one copy, and no waits for the device; a decoder stays where it is
+        scores = self.query.scores(on_cpu if self.query.decoder is None else out)
+        self._values = self._with(self._values, states, scores.cpu())
+        self._raw = self._with(self._raw, states, on_cpu)
+        self._evaluated[states] = True
 
 
 @dataclass(eq=False)
 class GraphGame(GameOnGraph):
-    """Game over features, nodes, both, or edges of a receptive field.
-
-    Coalitions are turned into perturbed graphs by the generator; each distinct one is evaluated
-    once.
-    """
+    """Game over features, nodes, both, or edges of a receptive field."""
 
     rest_on: bool
     """Whether the other kind of players is active (relative efficiency) or not."""
     full_setup: GameSetup | None = None
     """Feature game with all nodes off: the setup with the nodes that `setup` leaves out."""
-    _blocks: list[_Block] = field(default_factory=list)
-    _values: Tensor | None = None
     _expected: ExpectedCredit | None = None
 
     @property
     def calls(self) -> int:
         """Number of distinct perturbed graphs that have been evaluated; derivatives count as 3."""
-        return int(self._evaluated.sum()) + (self._expected.calls if self._expected else 0)
+        return super().calls + (self._expected.calls if self._expected else 0)
 
     @cached_property
     def most_look_ups(self) -> int:
@@ -234,42 +196,33 @@ class GraphGame(GameOnGraph):
             return np.ones((count, players.features), dtype=bool), rows
         return np.full((count, players.features), self.rest_on), rows
 
-    def states(self, rows: Bools) -> Ids:
-        """State ids; coalitions that differ only where there is no influence share one."""
-        if self._end_states is None:
-            # Together with the first ones: two rows alone would take almost as long.
-            ids = self._numbered(np.concatenate([empty_and_full(self.players), rows]))
-            self._end_states = ids[:2]
-            return ids[2:]
-        return self._numbered(rows)
-
     def _numbered(self, rows: Bools) -> Ids:
-        size, edges = self.setup.field.size, len(self.setup.field.edges)
+        """State ids; coalitions that differ only where there is no influence share one."""
+        ids = [no_ids()]
+        for first in range(0, len(rows), self._step):
+            part = rows[first : first + self._step]
+            ids.append(self._number(part, *self._relevant(part)))
+        return np.concatenate(ids)
+
+    @cached_property
+    def _step(self) -> int:
+        """Number of coalitions whose perturbed graphs are made together."""
+        field, graph = self.setup.field, self.query.graph
+        size, edges = field.size, len(field.edges)
         changes_edges = self.side == "edges" or not trait(self.generator, "blocks_paths")
         block_bytes = min(_BLOCK_BYTES, max(_LEAST_BLOCK_BYTES, self.memory // 8))
         # Searches keep two bits for each edge, graphs with edges of their own some bytes more.
-        step = max(1, block_bytes // (16 * size + edges // 4 + 2 * edges * changes_edges))
-        # Where perturbed graphs would take much memory, they are made again to be evaluated; of
-        # features the graph is the same for all coalitions.
-        bytes_per_graph = 2 * size + edges * changes_edges
-        keep_graphs = self.side != "features" and len(rows) * bytes_per_graph <= self.memory // 4
-        numbered = []
-        for first in range(0, len(rows), step):
-            part, start = rows[first : first + step], len(self._ids)
-            block, relevant = _Block(np.arange(len(part)), part), [part]
-            if self.side != "features":
-                graphs, hops = self._perturb(part)
-                relevant = self._relevant(part, graphs, hops)
-                if keep_graphs:
-                    block = block._replace(graphs=graphs, hops=hops)
-            ids, new = self._number(*relevant)
-            numbered.append(ids)
-            if len(new):
-                self._blocks.append(block.at(new)._replace(numbers=start + np.arange(len(new))))
-        return np.concatenate([no_ids(), *numbered])
+        step = block_bytes // (16 * size + edges // 4 + 2 * edges * changes_edges)
+        if self.side in ("features", "joint"):
+            row_bytes = self.setup.num_feature_nodes * graph.num_features * graph.x.element_size()
+            step = min(step, self.memory // (4 * max(1, row_bytes)))
+        return max(1, step)
 
-    def _relevant(self, rows: Bools, perturbations: Perturbations, hops: HopCounts) -> list[Bools]:
+    def _relevant(self, rows: Bools) -> list[Bools]:
         """What can matter of perturbed graphs: where it is equal, so is the state."""
+        if self.side == "features":  # the graph is the same for all coalitions
+            return [rows]
+        perturbations, hops = self._perturb(rows)
         features_on, _ = self._split(rows)
         field = self.setup.field
         live = hops < UNREACHABLE
@@ -292,43 +245,11 @@ class GraphGame(GameOnGraph):
             parts.append(features_on)
         return parts
 
-    def values(self, states: Ids) -> Tensor:
-        """Scores of states; those not evaluated yet are evaluated in few batches."""
-        pending = np.zeros(len(self._ids), dtype=bool)
-        pending[states] = True
-        pending &= ~self._evaluated
-        waiting: _Block | None = None
-        for stored in self._blocks:
-            block = stored.at(np.flatnonzero(pending[stored.numbers]))
-            if not len(block.numbers):
-                continue
-            # Small blocks are merged with the next: a batch costs much the same for few graphs.
-            if waiting and (self.side == "features" or len(waiting.numbers) < _SMALL_BLOCK):
-                merged = waiting.merged(block)
-            else:
-                merged = None
-            if waiting and not merged:
-                self._evaluate(waiting)
-            waiting = merged or block
-        if waiting:
-            self._evaluate(waiting)
-        self._blocks = [block for block in self._blocks if not self._evaluated[block.numbers].all()]
-        if self._values is None:
-            raise RuntimeError("no state has been asked for yet")
-        return self._values.index_select(0, torch.from_numpy(states))
-
-    def _evaluate(self, block: _Block) -> None:
-        """Evaluate states; where graphs are made once more, in chunks that fit into memory."""
-        numbers, rows, graphs, hops = block
-        field, graph = self.setup.field, self.query.graph
-        if graphs is not None:
-            self._store(numbers, self.evaluator.evaluate(field, graphs, hops))
-            return
-        row_bytes = self.setup.num_feature_nodes * graph.num_features * graph.x.element_size()
-        step = max(1, self.query.memory // (4 * max(1, row_bytes)))
-        for first in range(0, len(numbers), step):
-            part = slice(first, first + step)
-            self._store(numbers[part], self.evaluator.evaluate(field, *self._perturb(rows[part])))
+    def _evaluate(self, new: Ids, asked: Bools) -> None:  # noqa: ARG002  (only new ones)
+        for first in range(0, len(new), self._step):
+            part = new[first : first + self._step]
+            graphs = self._perturb(self._rows[part])
+            self._store(part, self.evaluator.evaluate(self.setup.field, *graphs))
 
     def _perturb(self, rows: Bools) -> tuple[Perturbations, HopCounts]:
         """The perturbed graphs of coalitions, and hops from each node to a centre in them."""
@@ -337,19 +258,6 @@ class GraphGame(GameOnGraph):
             return perturbations, self.evaluator.hop_counts(field, perturbations)
         hops = self.evaluator.hop_counts(field, perturbations.take(slice(0, 1)))
         return perturbations, np.broadcast_to(hops, (len(perturbations), field.size))
-
-    def _store(self, states: Ids, out: Tensor) -> None:
-        """Store the scores of `states` (ascending ids)."""
-        on_cpu = out.cpu()  # one copy, and no waits for the device; a decoder stays where it is
-        scores = self.query.scores(on_cpu if self.query.decoder is None else out)
-        self._values = self._with(self._values, states, scores.cpu())
-        self._raw = self._with(self._raw, states, on_cpu)
-        self._evaluated[states] = True
-
-    def raw(self, states: Ids) -> Tensor:
-        """Raw outputs of states that have been played, [states, centres, outputs]."""
-        self.values(states)
-        return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))
 
     def perturbed(self, rows: Bools) -> tuple[Field, Perturbations]:
         """The perturbed graphs of coalitions as the generator makes them, nothing left out."""

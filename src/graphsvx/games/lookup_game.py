@@ -5,8 +5,8 @@ Look-ups are those of `engine.states`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, cast
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -41,7 +41,6 @@ class LookupGame(GameOnGraph):
     looks_up: ClassVar[bool] = True
     _budget: int = 0
     _states_evaluated: int = 0
-    _rows: list[Bools] = field(default_factory=list)
 
     @property
     def calls(self) -> int:
@@ -71,31 +70,12 @@ class LookupGame(GameOnGraph):
             steps.append(steps[-1] // 2)
         return steps
 
-    def states(self, rows: Bools) -> Ids:
-        """State ids; each distinct coalition is a state."""
-        ids, new = self._number(rows)
-        self._rows.append(rows[new])
-        return ids
-
-    def values(self, states: Ids) -> Tensor:
-        """Scores of states, [states, outputs], float64."""
-        return self.query.scores(self.raw(states))
-
-    def raw(self, states: Ids) -> Tensor:
-        """Raw outputs of states, [states, 1, outputs]."""
-        requested = np.zeros(len(self._ids), dtype=bool)
-        requested[states] = True
-        new = np.flatnonzero(requested & ~self._evaluated)
-        if len(new):
-            looked_up = np.flatnonzero(requested & self._evaluated)
-            if len(new) < len(looked_up):
-                looked_up = looked_up[:0]  # a few: not worth to tell whose states are known
-            self._rows = [np.concatenate(self._rows)]
-            all_states = np.concatenate([looked_up, new])
-            out = self._look_up(self._rows[0][all_states], len(looked_up))
-            self._raw = self._with(self._raw, new, out[:, None])
-            self._evaluated[new] = True
-        return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))
+    def _evaluate(self, new: Ids, asked: Bools) -> None:
+        known = np.flatnonzero(asked & self._evaluated)
+        if len(new) < len(known):
+            known = known[:0]  # a few: not worth to tell whose states are known
+        rows = self._rows[np.concatenate([known, new])]
+        self._store(new, self._look_up(rows, len(known))[:, None])
 
     def embeddings(self, rows: Bools) -> NodeEmbeddings:
         """Embeddings of the nodes in coalitions; a TooManyStatesError beyond the budget."""
