@@ -59,7 +59,8 @@ from graphsvx.engine.profile import (
     required_replays,
 )
 from graphsvx.engine.rows import Copies, Rows, Shortcuts
-from graphsvx.engine.states import States, TooManyStatesError
+from graphsvx.engine.state_graph import TooManyStatesError
+from graphsvx.engine.states import States
 from graphsvx.errors import ModelError
 from graphsvx.utils.context import collected, give_up, note
 

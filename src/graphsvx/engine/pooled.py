@@ -141,6 +141,8 @@ class NodeEmbeddings:
     numbers: list[Numbers]
     """State of each node in each graph."""
     poolings: list[Pooling]
+    new: int
+    """States that no graph before these has."""
 
     def pooled(self, order: list[int]) -> Iterator[list[Tensor]]:
         """Pooled embeddings, [graphs, width] for each pooling, a batch of graphs after another.

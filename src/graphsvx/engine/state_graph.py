@@ -16,16 +16,16 @@ from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids, as_tensors, row_sizes
+from graphsvx.core.arrays import Ids, as_tensors
 from graphsvx.core.field import Field, Perturbations
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.engine.kernels import BatchEdges, ModelLayers
 from graphsvx.engine.lazy import SharedRows, plain
 from graphsvx.engine.trim import trimmed
+from graphsvx.errors import ModelError
 
 Result = TypeVar("Result")
 Numbers = NDArray[np.int32]
@@ -123,6 +123,20 @@ class BatchStates:
         """States after the last round."""
         return self.levels[-1]
 
+    def tables(self, rows: Tensor) -> list[Tensor]:
+        """Rows of the states after the last round, of each node, from those of all states."""
+        sizes = [len(node.example) for node in self.last]
+        return [*plain(rows[: sum(sizes)]).split(sizes)]
+
+
+class TooManyStatesError(ModelError):
+    """The states of a set of perturbed graphs are more than the budget allows."""
+
+    def __init__(self, most: int, fitting: int = 0) -> None:
+        super().__init__(f"the nodes have more than {most} states, which cost more than the budget")
+        self.fitting = fitting
+        """Number of leading graphs whose states the budget allows."""
+
 
 @dataclass(frozen=True, eq=False)
 class StateGraphs:
@@ -163,21 +177,17 @@ class StateGraphs:
         degree = [len(into) for into in self._in_edges[: self.nodes_after(1)]]
         return sum(min(1 << min(d, 62), graphs) for d in degree) <= graphs
 
-    def number(self, perturbations: Perturbations) -> BatchStates:
-        """The states of all nodes after each round."""
-        edges = ActiveEdges.of(perturbations, self.field)
-        return BatchStates(perturbations, edges, [*self._levels(perturbations, edges)])
+    def number(self, perturbations: Perturbations, most: int | None = None) -> BatchStates:
+        """The states of all nodes after each round.
 
-    def number_few(self, perturbations: Perturbations, most: int) -> BatchStates | None:
-        """The same; None if nodes have more than `most` states after a round but the last."""
-        edges = ActiveEdges.of(perturbations, self.field)
-        levels: Levels = []
-        for number, level in enumerate(self._levels(perturbations, edges)):
-            is_last = number == self.depth + self.reads_degrees
-            if not is_last and sum(len(states.example) for states in level) > most:
-                return None
-            levels.append(level)
-        return BatchStates(perturbations, edges, levels)
+        A TooManyStatesError if nodes have more than `most` states after a round but the last.
+        """
+        states = BatchStates(perturbations, ActiveEdges.of(perturbations, self.field), [])
+        for level in self._levels(perturbations, states.edges):
+            if most is not None and states.levels and states.count(states.levels[-1:]) > most:
+                raise TooManyStatesError(most)
+            states.levels.append(level)
+        return states
 
     def evaluate(self, states: BatchStates, call: Call[Result]) -> Result:
         """What the model gives on the graph of all states, of which those at the end come first."""
@@ -341,41 +351,3 @@ class ActiveEdges:
         received = states + np.int32(1)
         received &= self.there(edge)
         return received
-
-
-# Sets of coalitions in which a node has a state.
-
-
-@dataclass(frozen=True, eq=False)
-class Subcubes:
-    """Sets of coalitions: all that contain some players (or nodes) and avoid others."""
-
-    state: Ids
-    """The state that each belongs to; a state may have two."""
-    members: Bools
-    """[subcubes, players]: contained. Column by column in memory where there are many."""
-    boundary: Bools
-    """[subcubes, players]: avoided."""
-
-    def of_players(self, owner: Bools) -> Subcubes:
-        """In terms of players, from nodes; `owner` [nodes, players]. Impossible ones are left out.
-
-        Nodes that nobody owns are always on.
-        """
-        if np.array_equal(owner, np.eye(len(owner), dtype=bool)):
-            return self  # nodes are players
-        owners = owner.astype(np.float32)
-        members, boundary = (
-            part.astype(np.float32) @ owners > 0 for part in (self.members, self.boundary)
-        )
-        always_on = ~owner.any(1)
-        possible = ~(self.boundary[:, always_on].any(1) | (members & boundary).any(1))
-        return Subcubes(self.state[possible], members[possible], boundary[possible])
-
-    def credit(self, values: Floats) -> Floats:
-        """Shapley values [M, outputs] of a function of the state, [states, outputs]."""
-        r, b = row_sizes(self.members), row_sizes(self.boundary)
-        logs = gammaln(np.arange(1.0, self.members.shape[1] + 2))  # of factorials
-        shared = np.exp(logs[r] + logs[b] - logs[r + b])[:, None] * values[self.state]
-        inside: Floats = self.members.T @ (shared / np.maximum(r, 1)[:, None])
-        return inside - self.boundary.T @ (shared / np.maximum(b, 1)[:, None])

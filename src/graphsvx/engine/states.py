@@ -21,10 +21,9 @@ from torch import Tensor
 from graphsvx.core.arrays import allclose, as_tensor
 from graphsvx.core.field import Field, HopCounts, Perturbations
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.engine.lazy import plain
-from graphsvx.engine.pooled import NodeEmbeddings, PooledModel, Pooling
+from graphsvx.engine.pooled import NodeEmbeddings, PooledModel
 from graphsvx.engine.rows import Rows
-from graphsvx.engine.state_graph import BatchStates, NodeStates, StateGraphs
+from graphsvx.engine.state_graph import StateGraphs, TooManyStatesError
 from graphsvx.errors import ModelError
 from graphsvx.utils.context import give_up
 
@@ -93,13 +92,17 @@ class States(Evaluator):
         if not states.may_have_few(len(perturbations)):
             return None
         step = states.block(self.query.memory)
-        parts = []
-        for first in range(0, len(perturbations), step):
-            part = perturbations.take(slice(first, first + step))
-            outputs = _outputs_at_centres(states, part, most_states=len(perturbations))
-            if outputs is None:
-                return None
-            parts.append(outputs)
+        blocks = (slice(first, first + step) for first in range(0, len(perturbations), step))
+        try:
+            parts = [
+                _outputs_at_centres(states, perturbations.take(block), len(perturbations))
+                for block in blocks
+            ]
+        except TooManyStatesError:
+            return None
+        except ModelError as error:  # of the model or of look-ups: batches show which
+            give_up("coalitions were evaluated in batches, not looked up", error)
+            return None
         out = torch.cat(parts)
         checked = np.linspace(0, len(out) - 1, _CHECKED).astype(np.int64)
         in_batches = self.rows.evaluate(field, perturbations.take(checked), hops[checked])
@@ -108,20 +111,13 @@ class States(Evaluator):
 
 def _outputs_at_centres(
     graphs: StateGraphs, perturbations: Perturbations, most_states: int
-) -> Tensor | None:
-    states = graphs.number_few(perturbations, most_states)
-    if states is None:
-        return None
-    try:
-        out = plain(graphs.evaluate(states, graphs.model))
-    except ModelError as error:  # of the model or of look-ups: batches show which
-        give_up("coalitions were evaluated in batches, not looked up", error)
-        return None
-    at = 0
-    columns = []
-    for node in states.last:
-        columns.append(out.index_select(0, at + as_tensor(node.number, out.device)))
-        at += len(node.example)
+) -> Tensor:
+    states = graphs.number(perturbations, most_states)
+    tables = states.tables(graphs.evaluate(states, graphs.model))
+    columns = [
+        table.index_select(0, as_tensor(node.number, table.device))
+        for table, node in zip(tables, states.last, strict=True)
+    ]
     return torch.stack(columns, 1)
 
 
@@ -133,51 +129,41 @@ _MANY_EDGES = 2.5  # a node
 _BY_FAR = 2.0
 
 
-class TooManyStatesError(ModelError):
-    """The states of a set of perturbed graphs are more than the budget allows."""
-
-    def __init__(self, message: str, fitting: int = 0) -> None:
-        super().__init__(message)
-        self.fitting = fitting
-        """Number of leading graphs whose states the budget allows."""
-
-
-@dataclass(frozen=True, eq=False)
-class LookedUp:
-    """Outputs of perturbed graphs, and what they cost."""
-
-    outputs: Tensor
-    """[graphs that were not known, outputs]."""
-    states: int
-    """States of the last round that no known graph has: embeddings that were not known."""
-
-
 @dataclass(frozen=True, eq=False)
 class Lookup:
     """Evaluates perturbed graphs of a model that is layers on nodes and a pooled head."""
 
     states: StateGraphs
 
-    def __call__(self, perturbations: Perturbations, limit: int, looked_up: int = 0) -> LookedUp:
-        """Outputs of perturbed graphs; a TooManyStatesError beyond `limit` new states.
+    def __call__(
+        self, perturbations: Perturbations, limit: int, looked_up: int = 0
+    ) -> tuple[Tensor, int]:
+        """Outputs of perturbed graphs [graphs, outputs], and the number of new states.
 
-        The first `looked_up` graphs are not looked up again: they and their states do not count.
+        A TooManyStatesError beyond `limit` new states. The first `looked_up` graphs are not looked
+        up again: they and their states do not count.
         """
         if not looked_up:
             self._require_few(perturbations, limit)
-        states = self.states.number(perturbations)
-        count = _within(limit, states.last, looked_up)
-        tables, poolings = self._embed(states)
-        numbers = [node.number[looked_up:] for node in states.last]
-        pooled = NodeEmbeddings(tables, numbers, poolings).pooled(self._order)
-        return LookedUp(torch.cat([*map(self.pooled_model.head, pooled)]), count)
+        embedded = self.embeddings(perturbations, limit, looked_up)
+        pooled = embedded.pooled(self._order)
+        return torch.cat([*map(self.pooled_model.head, pooled)]), embedded.new
 
-    def embeddings(self, perturbations: Perturbations, limit: int) -> NodeEmbeddings:
-        """Embeddings of nodes in perturbed graphs; a TooManyStatesError beyond `limit` of them."""
+    def embeddings(
+        self, perturbations: Perturbations, limit: int, looked_up: int = 0
+    ) -> NodeEmbeddings:
+        """Embeddings of nodes in all but the first graphs, which have been `looked_up`.
+
+        A TooManyStatesError beyond `limit` states that no graph before has.
+        """
         states = self.states.number(perturbations)
-        _within(limit, states.last, 0)
-        tables, poolings = self._embed(states)
-        return NodeEmbeddings(tables, [node.number for node in states.last], poolings)
+        first = np.sort(np.concatenate([node.example for node in states.last]))
+        first = first[first >= looked_up]
+        if len(first) > limit:
+            raise TooManyStatesError(limit, int(first[max(limit, 0)]))
+        embeddings, poolings = self.states.evaluate(states, self.pooled_model.embed)
+        numbers = [node.number[looked_up:] for node in states.last]
+        return NodeEmbeddings([*map(states.tables, embeddings)], numbers, poolings, len(first))
 
     @property
     def pooled_model(self) -> PooledModel:
@@ -199,42 +185,14 @@ class Lookup:
         power = max(log2(len(first) / np.count_nonzero(first < _PROBES // 2)), 1e-3)
         if len(first) * (graphs / _PROBES) ** power > _BY_FAR * limit:
             fitting = _PROBES * (limit / len(first)) ** (1 / power)
-            raise TooManyStatesError(_message(limit), int(fitting))
+            raise TooManyStatesError(limit, int(fitting))
 
     @cached_property
     def _order(self) -> list[int]:
         """All nodes, depth first: neighbours close to each other."""
+        import networkx as nx  # noqa: PLC0415  (costly to import)
+
         field = self.states.field
-        neighbours: list[set[int]] = [set() for _ in range(field.size)]
-        for u, v in zip(field.source.tolist(), field.target.tolist(), strict=True):
-            neighbours[u].add(v)
-            neighbours[v].add(u)
-        order: dict[int, None] = {}
-        for root in range(field.size):
-            stack = [root]
-            while stack:
-                node = stack.pop()
-                if node not in order:
-                    order[node] = None
-                    stack += sorted(neighbours[node] - order.keys(), reverse=True)
-        return list(order)
-
-    def _embed(self, states: BatchStates) -> tuple[list[list[Tensor]], list[Pooling]]:
-        """Embeddings of the states of each node after the last round, for each pooling."""
-        embeddings, poolings = self.states.evaluate(states, self.pooled_model.embed)
-        sizes = [len(node.example) for node in states.last]
-        last = (plain(part[: sum(sizes)]) for part in embeddings)
-        return [[*part.split(sizes)] for part in last], poolings
-
-
-def _within(limit: int, nodes: list[NodeStates], looked_up: int) -> int:
-    """Number of states that no graph before the place `looked_up` has, if within the limit."""
-    first = np.concatenate([states.example for states in nodes])
-    first = np.sort(first[first >= looked_up])
-    if len(first) > limit:
-        raise TooManyStatesError(_message(limit), int(first[max(limit, 0)]))
-    return len(first)
-
-
-def _message(limit: int) -> str:
-    return f"the nodes have more than {limit} states, which cost more than the budget"
+        graph = nx.empty_graph(field.size)
+        graph.add_edges_from(zip(field.source.tolist(), field.target.tolist(), strict=True))
+        return [*nx.dfs_preorder_nodes(graph, sort_neighbors=sorted)]

@@ -19,7 +19,7 @@ from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.profile import counted_seconds
-from graphsvx.engine.state_graph import StateGraphs
+from graphsvx.engine.state_graph import StateGraphs, TooManyStatesError
 from graphsvx.games.base import PlayerPrior, StoredGame, empty_and_full
 from graphsvx.games.derivatives import ExpectedCredit, expected_by_derivatives
 from graphsvx.generators.base import GameSetup, Generator, trait
@@ -358,8 +358,9 @@ def _most_look_ups(
         return 0
     rng = np.random.default_rng(0)
     rows = rng.random((_COUNTED_STATES, players)) < rng.random((_COUNTED_STATES, 1))
-    numbered = states.number_few(perturb(rows), 2 * _COUNTED_STATES)
-    if numbered is None:
+    try:
+        numbered = states.number(perturb(rows), 2 * _COUNTED_STATES)
+    except TooManyStatesError:
         return 0
     if not states.layers.all_fast:
         counted = states.number(perturb(rows[:_COUNTED_SECONDS]))

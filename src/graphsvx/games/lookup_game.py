@@ -81,7 +81,7 @@ class LookupGame(GameOnGraph):
         """Embeddings of the nodes in coalitions; a TooManyStatesError beyond the budget."""
         limit = self._budget * self.setup.field.size
         embedded = self.lookup.embeddings(self._perturbations(rows), limit)
-        self._states_evaluated += sum(len(table) for table in embedded.tables[0])
+        self._states_evaluated += embedded.new
         return embedded
 
     def _look_up(self, rows: Bools, looked_up: int) -> Tensor:
@@ -97,10 +97,10 @@ class LookupGame(GameOnGraph):
         outputs = []
         for first in range(0, len(rows), block):
             perturbations = self._perturbations(rows[first : first + block])
-            result = self.lookup(perturbations, limit, looked_up)
-            self._states_evaluated += result.states
-            limit -= result.states
-            outputs.append(result.outputs.cpu())
+            out, new = self.lookup(perturbations, limit, looked_up)
+            self._states_evaluated += new
+            limit -= new
+            outputs.append(out.cpu())
         return torch.cat(outputs)
 
     def perturbed(self, rows: Bools) -> tuple[Field, Perturbations]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy.special import gammaln
 
-from graphsvx.core.arrays import Bools, Ids
+from graphsvx.core.arrays import Bools, Floats, Ids, row_sizes
 from graphsvx.errors import BudgetError
 from graphsvx.games.base import Game, fitting_coalitions, require_memory
 from graphsvx.masks.base import Masks, MaskSetting, all_rows, kernel_masks
@@ -137,15 +137,56 @@ def _choices(undecided: Bools, count: Ids) -> tuple[Ids, Bools]:
 
 def connected_masks(game: Game, sets: Bools, bounds: Bools) -> Masks:
     """Connected sets as rows, with the map from their values to exact credit."""
-    r, b = sets.sum(1), bounds.sum(1)
-    logs = gammaln(np.arange(1.0, sets.shape[1] + 2))  # of factorials
-    # r! b! / (r + b)!, of which members and the boundary get even parts.
-    shared = np.exp(logs[r] + logs[b] - logs[r + b])
-    member, border = shared / np.maximum(r, 1), shared / np.maximum(b, 1)
+    member, boundary = _weights(sets, bounds)
     return Masks(
         rows=sets,
         states=game.states(sets),
         weights=np.ones(len(sets)),
         exact=True,
-        credit=torch.from_numpy(sets * member[:, None] - bounds * border[:, None]),
+        credit=torch.from_numpy(sets * member[:, None] - bounds * boundary[:, None]),
     )
+
+
+def _weights(members: Bools, boundary: Bools) -> tuple[Floats, Floats]:
+    """Even parts of r! b! / (r + b)! for each member, and for each of the boundary."""
+    r, b = row_sizes(members), row_sizes(boundary)
+    logs = gammaln(np.arange(1.0, members.shape[1] + 2))  # of factorials
+    shared = np.exp(logs[r] + logs[b] - logs[r + b])
+    return shared / np.maximum(r, 1), shared / np.maximum(b, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Subcubes:
+    """Sets of coalitions in which a node has a state: all that contain some players, avoid others.
+
+    Connected sets with their boundaries, of players or of nodes.
+    """
+
+    state: Ids
+    """The state that each belongs to; a state may have two."""
+    members: Bools
+    """[subcubes, players]: contained. Column by column in memory where there are many."""
+    boundary: Bools
+    """[subcubes, players]: avoided."""
+
+    def of_players(self, owner: Bools) -> Subcubes:
+        """In terms of players, from nodes; `owner` [nodes, players]. Impossible ones are left out.
+
+        Nodes that nobody owns are always on.
+        """
+        if np.array_equal(owner, np.eye(len(owner), dtype=bool)):
+            return self  # nodes are players
+        owners = owner.astype(np.float32)
+        members, boundary = (
+            part.astype(np.float32) @ owners > 0 for part in (self.members, self.boundary)
+        )
+        always_on = ~owner.any(1)
+        possible = ~(self.boundary[:, always_on].any(1) | (members & boundary).any(1))
+        return Subcubes(self.state[possible], members[possible], boundary[possible])
+
+    def credit(self, values: Floats) -> Floats:
+        """Shapley values [M, outputs] of a function of the state, [states, outputs]."""
+        member, boundary = _weights(self.members, self.boundary)
+        shares = values[self.state]
+        inside: Floats = self.members.T @ (member[:, None] * shares)
+        return inside - self.boundary.T @ (boundary[:, None] * shares)

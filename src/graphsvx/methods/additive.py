@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, allclose
-from graphsvx.engine.state_graph import Subcubes
-from graphsvx.engine.states import TooManyStatesError
+from graphsvx.engine.state_graph import TooManyStatesError
 from graphsvx.games.base import empty_and_full, fitting_coalitions
 from graphsvx.games.lookup_game import MOST_LOOK_UPS, LookupGame
 from graphsvx.generators import Isolate
 from graphsvx.masks.base import Masks
-from graphsvx.masks.exact import connected_masks, connected_sets
+from graphsvx.masks.exact import Subcubes, connected_masks, connected_sets
 
 _CHECKED = 64  # random coalitions that must have the sum over their nodes
 _PROBES = 16  # random pooled embeddings on which the head must be affine

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphsvx.core.arrays import Ids
 from graphsvx.engine.profile import ModelProfile
-from graphsvx.engine.states import TooManyStatesError
+from graphsvx.engine.state_graph import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.differences import (
     Differences,

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats, derive_rng
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.engine.states import TooManyStatesError
+from graphsvx.engine.state_graph import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators import (
     WLR,
