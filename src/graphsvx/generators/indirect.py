@@ -100,13 +100,13 @@ class Indirect(Fixed):
         active, field = perturbations.active, setup.field
         player = np.zeros(field.size, dtype=bool)
         player[setup.players.node_members] = True
-        following = np.broadcast_to(self.paths.following, active.shape)
+        following = self.paths.following[None]
         if self.variant == "paper":
             joins = active & player & ~reachable(perturbations, field, None) & (following >= 0)
         else:
             counts = (active & player).sum(1)
             few = np.flatnonzero((counts > 0) & (counts < self.order))
-            following, joins = following.copy(), np.zeros_like(active)
+            following, joins = following.repeat(len(active), 0), np.zeros_like(active)
             following[few], off_inner = self.paths.with_fewest_off(~active[few])
             joins[few] = (active & player)[few] & (off_inner > 0)
         joined, passing = _join(field, following, joins, self.variant == "paper")
@@ -129,33 +129,46 @@ class Indirect(Fixed):
 def _join(field: Field, following: Ids, joins: Bools, both_ways: bool) -> tuple[Bools, Bools]:
     """Edges of the paths of the nodes that join, and inner nodes of these, of each coalition.
 
+    `following`: the next node on the path of each node; one row, or one for each coalition.
     `both_ways`: in both directions; otherwise towards the centre only, without the first step.
     """
-    joined = np.zeros((len(joins), len(field.edges)), dtype=bool)
-    passing = np.zeros_like(joins)
+    passing, after = np.zeros_like(joins), np.broadcast_to(following, joins.shape)
     row, position = np.nonzero(joins)
-    first = True
     while len(row):
-        next_position = following[row, position]
-        steps = [(position, next_position), (next_position, position)]
-        for source, target in steps if both_ways else [] if first else steps[:1]:
-            index, edge = _edges_between(field, source, target)
-            joined[row[index], edge] = True
-        going = next_position >= field.centres
-        row, position, first = row[going], next_position[going], False
+        position = after[row, position]
+        inner = position >= field.centres
+        row, position = row[inner], position[inner]
         passing[row, position] = True
+    inner_edges = field.inner_edges
+    source, target = field.source[inner_edges], field.target[inner_edges]
+    joined = np.zeros((len(joins), len(field.edges)), dtype=bool)
+    if both_ways:
+        leaves = joins | passing
+        taken = _taken(leaves, following, source, target)
+        taken |= _taken(leaves, following, target, source)
+    else:
+        taken = _taken(passing, following, source, target)
+    joined[:, inner_edges] = taken
     return joined, passing
 
 
+def _taken(leaves: Bools, following: Ids, source: Ids, target: Ids) -> Bools:
+    """Which steps from sources to targets are on paths that leave these nodes."""
+    taken: Bools = leaves[:, source] & (following[:, source] == target)
+    return taken
+
+
 def _inward_steps(field: Field) -> tuple[Ids, Ids]:
-    """Hops to a centre, and the (source, target) pairs of steps that bring a node nearer."""
+    """Hops along the edges to a centre (-2: there is no way), and steps that bring a node nearer.
+
+    The steps are (source, target) pairs.
+    """
     source, target = field.source[field.inner_edges], field.target[field.inner_edges]
-    hops = field.hops
+    against = sparse.csr_matrix((np.ones(len(source)), (target, source)), (field.size, field.size))
+    centres = np.arange(field.centres)
+    distances = csgraph.dijkstra(against, indices=centres, unweighted=True, min_only=True)
+    hops = np.where(np.isfinite(distances), distances, -2).astype(np.int64)
     inward = hops[source] == hops[target] + 1
-    if len(np.unique(source[inward])) < np.count_nonzero(hops):
-        # A field that was walked both ways: its distances are not those along the edges.
-        hops = _directed_distances(field)
-        inward = hops[source] == hops[target] + 1
     return hops, np.unique(np.stack([source[inward], target[inward]], 1), axis=0)
 
 
@@ -165,25 +178,3 @@ def _options(hops: Ids, pairs: Ids) -> Iterator[tuple[int, Ids]]:
         steps = pairs[hops[pairs[:, 0]] == hop]
         nodes, starts = np.unique(steps[:, 0], return_index=True)
         yield from zip(nodes.tolist(), np.split(steps[:, 1], starts[1:]), strict=True)
-
-
-def _directed_distances(field: Field) -> Ids:
-    """Hops along the edges from each node to a centre; -2 where there is no way."""
-    source, target = field.source[field.inner_edges], field.target[field.inner_edges]
-    against = sparse.csr_matrix((np.ones(len(source)), (target, source)), (field.size, field.size))
-    centres = np.arange(field.centres)
-    hops = csgraph.dijkstra(against, indices=centres, unweighted=True, min_only=True)
-    return np.where(np.isfinite(hops), hops, -2).astype(np.int64)
-
-
-def _edges_between(field: Field, source: Ids, target: Ids) -> tuple[Ids, Ids]:
-    """Edges from source[i] to target[i], parallel ones included, as (i, edge)."""
-    base = len(field.ids) + 1
-    codes = field.source * base + field.target
-    order = np.argsort(codes, kind="stable")
-    edge_code = source * base + target
-    low = np.searchsorted(codes, edge_code, "left", sorter=order)
-    lengths = np.searchsorted(codes, edge_code, "right", sorter=order) - low
-    start = np.repeat(low - (np.cumsum(lengths) - lengths), lengths)
-    index = np.repeat(np.arange(len(edge_code)), lengths)
-    return index, order[start + np.arange(len(index))]
