@@ -31,25 +31,24 @@ _ELEMENTWISE = {
     "__rdiv__", "__itruediv__", "__pow__", "__rpow__", "__ipow__",
 }  # fmt: skip
 # Operations along a dimension: the position of `dim` among their arguments, and its default.
-_DIM_ARGUMENT: dict[str, tuple[int, int | None]] = {
-    "sum": (1, None), "mean": (1, None), "max": (1, None), "min": (1, None), "amax": (1, None),
-    "amin": (1, None), "prod": (1, None), "std": (1, None), "var": (1, None), "all": (1, None),
-    "any": (1, None), "argmax": (1, None), "argmin": (1, None), "softmax": (1, None),
-    "log_softmax": (1, None), "logsumexp": (1, None), "cumsum": (1, None), "norm": (2, None),
-    "vector_norm": (2, None), "linalg_vector_norm": (2, None), "normalize": (2, 1),
-    "unsqueeze": (1, None), "squeeze": (1, None), "glu": (1, -1), "chunk": (2, 0),
-    "split": (2, 0), "narrow": (1, None), "select": (1, None), "unbind": (1, 0),
-    "flatten": (1, 0), "median": (1, None), "nanmedian": (1, None), "quantile": (2, None),
-    "sort": (1, -1), "argsort": (1, -1), "topk": (2, -1), "kthvalue": (2, -1), "mode": (1, -1),
-    "std_mean": (1, None), "var_mean": (1, None), "aminmax": (1, None),
+_COMBINING: dict[str, tuple[int, int | None]] = {
+    **dict.fromkeys((
+        "sum", "mean", "max", "min", "amax", "amin", "prod", "std", "var", "argmax", "argmin",
+        "softmax", "log_softmax", "logsumexp", "cumsum", "median", "nanmedian", "std_mean",
+        "var_mean", "aminmax"), (1, None)),
+    **dict.fromkeys(("sort", "argsort", "mode"), (1, -1)),
+    **dict.fromkeys(("topk", "kthvalue"), (2, -1)),
+    **dict.fromkeys(("norm", "vector_norm", "linalg_vector_norm", "quantile"), (2, None)),
 }  # fmt: skip
+_DIM_ARGUMENT = _COMBINING | {
+    **dict.fromkeys(("all", "any", "unsqueeze", "squeeze", "narrow", "select"), (1, None)),
+    **dict.fromkeys(("unbind", "flatten"), (1, 0)),
+    **dict.fromkeys(("chunk", "split"), (2, 0)),
+    "normalize": (2, 1),
+    "glu": (1, -1),
+}
 
-COMBINES_ROWS = frozenset({
-    "sum", "mean", "max", "min", "amax", "amin", "prod", "std", "var", "argmax", "argmin", "norm",
-    "softmax", "log_softmax", "logsumexp", "cumsum", "vector_norm", "linalg_vector_norm", "median",
-    "nanmedian", "quantile", "sort", "argsort", "topk", "kthvalue", "mode", "std_mean", "var_mean",
-    "aminmax",
-})  # fmt: skip
+COMBINES_ROWS = _COMBINING.keys()
 """Operations that combine all rows if they are not along columns. `any` and `all`, which ask
 whether inputs are valid, are not among them."""
 

@@ -201,6 +201,10 @@ class _Trace(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+_ROWS = {"x": "nodes", "edge_index": "edge_index", "edge_weight": "edges", "edge_attr": "edges"}
+"""What the rows of the tensors of a graph are."""
+
+
 def read_structure(model: Model, graph: Graph, is_known_layer: Callable[[Any], bool]) -> Structure:
     """Structure of a model, traced in one call on a graph, which should be small."""
     trace = _Trace()
@@ -218,41 +222,38 @@ def _followed(
     if unusual:
         # Whether something else combines all nodes is seen where no layer is looked into.
         known_layers, own_layers = layers, []
-    x, edge_index = (value.detach().clone() for value in (graph.x, graph.edge_index))
-    inputs = {
-        "edge_weight": None if graph.edge_weight is None else graph.edge_weight.detach().clone(),
-        "edge_attr": None if graph.edge_attr is None else graph.edge_attr.detach().clone(),
-        "batch": torch.zeros(len(x), dtype=torch.long, device=x.device),
-        "edge_label_index": torch.zeros(2, 1, dtype=torch.long, device=x.device),
-        "ptr": torch.tensor([0, len(x)], device=x.device),
+    count, device, attributes = graph.num_nodes, graph.x.device, graph.attributes
+    inputs: dict[str, Any] = {
+        **{name: attribute.value for name, attribute in attributes.items()},
+        **{name: getattr(graph, name) for name in _ROWS},
+        "batch": torch.zeros(count, dtype=torch.long, device=device),
+        "edge_label_index": torch.zeros(2, 1, dtype=torch.long, device=device),
+        "ptr": torch.tensor([0, count], device=device),
     }
-    trace.tag(x, "nodes")
-    trace.nodes = len(x)
-    trace.tag(edge_index, "edge_index")
+    kinds = {name: attribute.owner for name, attribute in attributes.items()} | _ROWS
     for name, value in inputs.items():
-        trace.tag(value, "edges" if name in ("edge_weight", "edge_attr") else name)
-    further = {}
-    for name, attribute in graph.attributes.items():
-        value = attribute.value
-        if attribute.owner != "graph":
-            value = trace.tag(value.detach().clone(), attribute.owner)
-        further[name] = value
-    if model.whole_graphs and any(a.owner == "graph" for a in graph.attributes.values()):
+        kind = kinds.get(name, name)
+        if kind != "graph" and value is not None:
+            inputs[name] = trace.tag(value.detach().clone(), kind)
+    if "num_nodes" in model.plan.attributes:
+        inputs["num_nodes"] = _Count(count)
+    trace.nodes, edge_index = count, inputs["edge_index"]
+    if model.whole_graphs and "graph" in kinds.values():
         return Structure(False, "it is given attributes of the graph")
+    changed = f"{type(unusual[0]).__name__} is no known layer, or was changed" if unusual else ""
     try:
         with _known_calls(model.submodules, known_layers, own_layers, trace, edge_index), trace:
-            count = {"num_nodes": _Count(len(x))} if "num_nodes" in model.plan.attributes else {}
-            attributes = {**further, "x": x, "edge_index": edge_index, **inputs, **count}
-            out = model.returned_for(attributes)
+            out = model.returned_for(inputs)
     except Exception as error:
         # What a model raises may have been caused by the trace, or by the model itself: calls on
         # the user's graph show which.
         cause = _cause(error)
         combined = isinstance(cause, _CombinedError) or not _independent(model, graph)
-        reason = _unusual(unusual) if unusual else _reason(error, cause)
+        failure = f"the model could not be followed ({type(error).__name__}: {error})"
+        reason = changed or (failure if cause is None else str(cause))
         return Structure(False, reason, combined, failed=cause is None and not unusual)
     if unusual:
-        return Structure(False, _unusual(unusual), not _independent(model, graph))
+        return Structure(False, changed, not _independent(model, graph))
     expected = "pairs" if model.scores_pairs else "graphs" if model.whole_graphs else "nodes"
     if trace.kind(out) != expected:
         return Structure(False, f"its output is not known to have a row for each of the {expected}")
@@ -329,15 +330,6 @@ def _cause(error: BaseException) -> _UnknownError | None:
     while cause is not None and not isinstance(cause, _UnknownError):
         cause = cause.__cause__ or cause.__context__
     return cause
-
-
-def _unusual(layers: list[Any]) -> str:
-    return f"{type(layers[0]).__name__} is no known layer, or was changed"
-
-
-def _reason(error: BaseException, cause: _UnknownError | None) -> str:
-    failure = f"the model could not be followed ({type(error).__name__}: {error})"
-    return failure if cause is None else str(cause)
 
 
 @contextmanager

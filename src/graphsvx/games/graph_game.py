@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import ClassVar, Literal, cast
 
@@ -51,22 +51,30 @@ _BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differenti
 
 
 @dataclass(eq=False)
-class GameOnGraph(StoredGame):
-    """Coalitions that a generator turns into perturbed graphs, scored by a model."""
+class GraphGame(StoredGame):
+    """Game over features, nodes, both, or edges of a receptive field.
+
+    A generator turns coalitions into perturbed graphs, which a model scores.
+    """
 
     query: Query
     evaluator: Evaluator
     setup: GameSetup
     generator: Generator
     side: Side
+    rest_on: bool
+    """Whether the other kind of players is active (relative efficiency) or not."""
+    full_setup: GameSetup | None = None
+    """Feature game with all nodes off: the setup with the nodes that `setup` leaves out."""
     looks_up: ClassVar[bool] = False
     """Whether coalitions are look-ups of node embeddings."""
-    replayed: int = field(default=0, kw_only=True)
+    replayed: int = 0
     """Coalitions for which plain calls gave the same outputs, after the game was played."""
-    _raw: Tensor | None = field(default=None, kw_only=True)
+    _raw: Tensor | None = None
     """Raw outputs of the states, [states, centres, outputs]."""
-    _end_states: Ids | None = field(default=None, kw_only=True)
+    _end_states: Ids | None = None
     """State ids of the empty and the full coalition."""
+    _expected: ExpectedCredit | None = None
 
     @property
     def players(self) -> int:
@@ -81,14 +89,9 @@ class GameOnGraph(StoredGame):
         return self.query.memory
 
     @property
-    def most_look_ups(self) -> int:
-        """How many coalitions take about half a second as look-ups of states; 0: none are."""
-        return 0
-
-    @property
-    def seconds_of_call(self) -> float | None:
-        """What a call costs, by a count; None: all layers have kernels, its cost is known."""
-        return None
+    def calls(self) -> int:
+        """Number of distinct perturbed graphs that have been evaluated; derivatives count as 3."""
+        return super().calls + (self._expected.calls if self._expected else 0)
 
     @property
     def probabilities(self) -> bool:
@@ -105,9 +108,6 @@ class GameOnGraph(StoredGame):
         """State ids of coalitions [coalitions, M]; the empty and the full one come first."""
         self.end_states()
         return self._numbered(rows)
-
-    def _numbered(self, rows: Bools) -> Ids:
-        return self._number(rows, rows)
 
     def raw(self, states: Ids) -> Tensor:
         """Raw outputs of states, [states, centres, outputs]."""
@@ -133,22 +133,6 @@ class GameOnGraph(StoredGame):
         self._raw = self._with(self._raw, states, on_cpu)
         self._evaluated[states] = True
 
-
-@dataclass(eq=False)
-class GraphGame(GameOnGraph):
-    """Game over features, nodes, both, or edges of a receptive field."""
-
-    rest_on: bool
-    """Whether the other kind of players is active (relative efficiency) or not."""
-    full_setup: GameSetup | None = None
-    """Feature game with all nodes off: the setup with the nodes that `setup` leaves out."""
-    _expected: ExpectedCredit | None = None
-
-    @property
-    def calls(self) -> int:
-        """Number of distinct perturbed graphs that have been evaluated; derivatives count as 3."""
-        return super().calls + (self._expected.calls if self._expected else 0)
-
     @cached_property
     def most_look_ups(self) -> int:
         """How many coalitions take about half a second as look-ups of states; 0: none are."""
@@ -162,6 +146,8 @@ class GraphGame(GameOnGraph):
     @cached_property
     def seconds_of_call(self) -> float | None:
         """What a call costs, by a count; None: all layers have kernels, its cost is known."""
+        if self.looks_up:
+            return None
         if self.evaluator.has_kernels or self.evaluator.seconds_of_call is not None:
             return self.evaluator.seconds_of_call
         rng = np.random.default_rng(0)

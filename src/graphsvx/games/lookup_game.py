@@ -5,7 +5,7 @@ Look-ups are those of `engine.states`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids
-from graphsvx.core.field import Field, Perturbations, reachable, restrict
+from graphsvx.core.field import Perturbations, reachable, restrict
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.pooled import NodeEmbeddings
 from graphsvx.engine.states import Lookup, States
 from graphsvx.games.base import LEAST_MEMORY
-from graphsvx.games.graph_game import GameOnGraph, GraphGame, Side
+from graphsvx.games.graph_game import GraphGame, Side
 from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
 
 LOOK_UPS = 44
@@ -30,16 +30,17 @@ MOST_LOOK_UPS = 132
 
 
 @dataclass(eq=False)
-class LookupGame(GameOnGraph):
+class LookupGame(GraphGame):
     """Game over the nodes or edges of a whole graph whose coalitions are look-ups.
 
     A model call on the whole graph gives an embedding of each node; the budget bounds the
     embeddings accordingly.
     """
 
-    lookup: Lookup
+    lookup: Lookup = field(kw_only=True)
     looks_up: ClassVar[bool] = True
-    _budget: int = 0
+    budget: int = 0
+    """Model calls that are allowed, with those that have been made."""
     _states_evaluated: int = 0
 
     @property
@@ -52,13 +53,9 @@ class LookupGame(GameOnGraph):
         """Number of coalitions that have been looked up."""
         return int(self._evaluated.sum())
 
-    def start(self, budget: int) -> None:
-        """Allow so many model calls, with those that have been made."""
-        self._budget = budget
-
     def coalitions_for(self, budget: int) -> list[int]:
         """Numbers of coalitions to try, fewer and fewer, for a budget of model calls."""
-        self.start(budget)
+        self.budget = budget
         # Estimators hold coalitions as float64, some of them twice.
         memory = max(self.memory, LEAST_MEMORY)
         most = max(budget, memory // (32 * max(1, self.players)))
@@ -79,8 +76,8 @@ class LookupGame(GameOnGraph):
 
     def embeddings(self, rows: Bools) -> NodeEmbeddings:
         """Embeddings of the nodes in coalitions; a TooManyStatesError beyond the budget."""
-        limit = self._budget * self.setup.field.size
-        embedded = self.lookup.embeddings(self._perturbations(rows), limit)
+        limit = self.budget * self.setup.field.size
+        embedded = self.lookup.embeddings(self.perturbed(rows)[1], limit)
         self._states_evaluated += embedded.new
         return embedded
 
@@ -92,24 +89,20 @@ class LookupGame(GameOnGraph):
         size = max(1, self.setup.field.size)
         # A few coalitions are never more than the budget: replays, sets of players.
         limit = len(rows) * size * 64
-        if len(rows) > self._budget:
-            limit = self._budget * size - self._states_evaluated
+        if len(rows) > self.budget:
+            limit = self.budget * size - self._states_evaluated
         outputs = []
         for first in range(0, len(rows), block):
-            perturbations = self._perturbations(rows[first : first + block])
+            _, perturbations = self.perturbed(rows[first : first + block])
             out, new = self.lookup(perturbations, limit, looked_up)
             self._states_evaluated += new
             limit -= new
             outputs.append(out.cpu())
         return torch.cat(outputs)
 
-    def perturbed(self, rows: Bools) -> tuple[Field, Perturbations]:
-        """The perturbed graphs of coalitions as the generator makes them."""
-        return self.setup.field, self._perturbations(rows)
-
-    def _perturbations(self, rows: Bools) -> Perturbations:
-        features = np.ones((len(rows), self.setup.players.features), dtype=bool)
-        return self.generator(self.setup, features, rows)
+    def _relevant(self, rows: Bools) -> list[Bools]:
+        """Each distinct coalition is a state."""
+        return [rows]
 
 
 # Separate games of features and nodes: the paper's relative efficiency. Features play with the
@@ -124,7 +117,7 @@ def separate_games(
     separate: bool,
     looks_up: bool,
     calls: int,
-) -> list[GraphGame | LookupGame]:
+) -> list[GraphGame]:
     """The games of a setup; the last one, of nodes or edges, ends in the full prediction.
 
     Games whose coalitions fit the `calls` are evaluated by the definition where they are few and
@@ -141,13 +134,14 @@ def separate_games(
 
     """
 
-    def game(side: Side) -> GraphGame | LookupGame:
+    def game(side: Side) -> GraphGame:
         lookup = evaluator.lookup if looks_up and isinstance(evaluator, States) else None
+        settings = (query, evaluator, setup, generator, side)
         if lookup is not None and side in ("nodes", "edges"):
-            return LookupGame(query, evaluator, setup, generator, side, lookup)
-        return GraphGame(query, evaluator, setup, generator, side, rest_on=side == "nodes")
+            return LookupGame(*settings, rest_on=True, lookup=lookup)
+        return GraphGame(*settings, rest_on=side == "nodes")
 
-    players, games = setup.players, list[GraphGame | LookupGame]()
+    players, games = setup.players, list[GraphGame]()
     if players.edges:
         games = [game("edges")]
     elif players.features and not players.nodes:
@@ -169,7 +163,7 @@ def separate_games(
     for place, listed in enumerate(games):
         coalitions = 1 << min(listed.players, 62)
         few = coalitions <= min(calls, evaluator.checks.plain_up_to)
-        if few and not evaluator.checks.proved and isinstance(listed, GraphGame):
+        if few and not evaluator.checks.proved and not listed.looks_up:
             calls -= coalitions
             plain, full_setup = evaluator.by_definition(), listed.full_setup or setup
             games[place] = replace(listed, evaluator=plain, setup=full_setup, full_setup=None)

@@ -38,7 +38,7 @@ def additive_states(game: LookupGame, budget: int, seed: int) -> tuple[Masks, Te
     """
     if not _may_be_additive(game, budget):
         return None
-    game.start(budget)
+    game.budget = budget
     rng = np.random.default_rng(seed)
     listed = _listed_states(game, budget) if _head_is_affine(game, rng) else None
     if listed is None:

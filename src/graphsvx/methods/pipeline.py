@@ -192,8 +192,7 @@ class Sampling:
         """
         rng, derivatives, paired = derive_rng(self.seed, game.side), None, self.pairs_for_process
         if (
-            isinstance(game, GraphGame)
-            and paired is not None
+            paired is not None
             and components().derivatives
             and game.players >= 2
             and game.player_prior() is not None
