@@ -15,7 +15,7 @@ from scipy.sparse import csgraph
 from graphsvx.core.arrays import Bools, Ids
 from graphsvx.core.field import Field, Perturbations, reachable
 from graphsvx.generators.base import FeatureRows, Fixed, GameSetup
-from graphsvx.generators.isolate import Isolate
+from graphsvx.generators.isolate import Isolate, with_row
 from graphsvx.utils.constraints import Range
 
 InnerFeatures = Literal["mean", "target"]
@@ -114,16 +114,9 @@ class Indirect(Fixed):
             passing &= ~active
         if not passing.any():
             return replace(perturbations, added_edges=joined)
-        table = perturbations.feature_table
-        mean = setup.graph.statistics.mean.to(table)[None]
-        extra = mean if self.inner == "mean" else table[:1]
-        rows = np.where(passing, len(table), perturbations.feature_rows())
-        return replace(
-            perturbations,
-            feature_row=rows,
-            added_edges=joined,
-            feature_table=torch.cat([table, extra]),
-        )
+        of_target = perturbations.feature_table[0]
+        inner = setup.graph.statistics.mean if self.inner == "mean" else of_target
+        return replace(with_row(perturbations, passing, inner), added_edges=joined)
 
 
 def _join(field: Field, following: Ids, joins: Bools, both_ways: bool) -> tuple[Bools, Bools]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from graphsvx.core.arrays import Bools, RowIds, as_tensor
 from graphsvx.core.field import Perturbations
@@ -45,10 +46,7 @@ class Isolate(Fixed):
         )
         if not self.erase or on.all():
             return perturbations
-        blank = setup.reference.to(perturbations.feature_table)[None]
-        rows = np.where(on, perturbations.feature_rows(), len(perturbations.feature_table))
-        table = torch.cat([perturbations.feature_table, blank])
-        return replace(perturbations, feature_row=rows, feature_table=table)
+        return with_row(perturbations, ~on, setup.reference)
 
 
 @dataclass(frozen=True)
@@ -85,6 +83,16 @@ def switch_features_off(
     rows = perturbations.feature_rows().copy()
     rows[:, :count] = len(table) + inverse[:, None] * count + np.arange(count)
     return replace(perturbations, feature_row=rows, feature_table=longer)
+
+
+def with_row(perturbations: Perturbations, at: Bools, row: Tensor) -> Perturbations:
+    """The same with one row of features at some nodes, `at` [graphs, nodes]."""
+    table = perturbations.feature_table
+    return replace(
+        perturbations,
+        feature_row=np.where(at, len(table), perturbations.feature_rows()),
+        feature_table=torch.cat([table, row.to(table)[None]]),
+    )
 
 
 # Edges as players: a switched-off edge is removed, its ends stay.

@@ -13,7 +13,7 @@ from torch_geometric.explain.algorithm.utils import set_masks
 from graphsvx.core.arrays import Bools
 from graphsvx.core.field import Perturbations
 from graphsvx.generators.base import FeatureRows, Fixed, GameSetup
-from graphsvx.generators.isolate import switch_features_off
+from graphsvx.generators.isolate import switch_features_off, with_row
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,10 @@ class ReplaceRows(Fixed):
 
     def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
         """One perturbed graph per coalition."""
-        field, players = setup.field, setup.players
-        features = setup.feature_table
+        off = ~setup.players.active_nodes(setup.field.size, nodes_on)
+        unchanged = Perturbations(np.ones_like(off), None, setup.feature_table)
         reference = setup.reference if self.by == "mean" else torch.zeros_like(setup.reference)
-        new = reference.to(features)[None]
-        on = np.ones((len(nodes_on), field.size), dtype=bool)
-        perturbations = switch_features_off(setup, Perturbations(on, None, features), features_on)
-        table, rows = perturbations.feature_table, perturbations.feature_rows().copy()
-        keeps = nodes_on[:, players.node_owner]
-        rows[:, players.node_members] = np.where(keeps, rows[:, players.node_members], len(table))
-        return Perturbations(on, rows, torch.cat([table, new]))
+        return with_row(switch_features_off(setup, unchanged, features_on), off, reference)
 
 
 @dataclass(frozen=True)
