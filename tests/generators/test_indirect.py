@@ -16,7 +16,7 @@ from graphsvx.core import field as fields
 from graphsvx.core.data import check_graph
 from graphsvx.core.players import Players
 from graphsvx.generators import GameSetup, Indirect, Isolate
-from graphsvx.generators.indirect import _directed_distances
+from graphsvx.generators.indirect import _inward_steps
 from graphsvx.testing.oracle import indirect_effect, probability_of, shapley_values
 from tests.worlds import joined, random_model, seeded
 
@@ -209,5 +209,5 @@ def test_the_papers_setting_says_which_indirect_effect_it_is() -> None:
 def test_an_edge_that_is_there_twice_is_one_step() -> None:
     pairs = [(3, 1), (3, 1), (1, 0), (3, 2), (2, 4), (4, 0)]
     field = scene(pairs, 5, both=False).field
-    steps = dict(zip(field.ids.tolist(), _directed_distances(field).tolist(), strict=True))
+    steps = dict(zip(field.ids.tolist(), _inward_steps(field)[0].tolist(), strict=True))
     assert steps == {0: 0, 1: 1, 4: 1, 2: 2, 3: 2}

@@ -136,11 +136,11 @@ class StoredGame(ABC):
         """State ids of coalitions, told apart by rows of `parts`."""
         ids, new = self._ids.add(*parts)
         before, count = len(self._evaluated), len(self._ids)
-        if count > len(self._rows):
-            longer = np.zeros((2 * count, rows.shape[1]), dtype=bool)
-            longer[:before] = self._rows[:before].reshape(before, rows.shape[1])
-            self._rows = longer
-        self._rows[before:count] = rows[new]
+        if count > len(self._rows):  # twice as many each time: few rows are copied twice
+            rest = np.zeros((2 * count - before, rows.shape[1]), dtype=bool)
+            self._rows = np.concatenate([self._rows[:before], rest]) if before else rest
+        if len(new):
+            self._rows[before:count] = rows[new]
         self._evaluated = np.pad(self._evaluated, (0, len(new)))
         return ids
 
