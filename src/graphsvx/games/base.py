@@ -119,18 +119,18 @@ class StoredGame(ABC):
 
     def values(self, states: Ids) -> Tensor:
         """Values of states, [states, outputs]; those not known yet are evaluated."""
-        asked = np.zeros(len(self._ids), dtype=bool)
-        asked[states] = True
-        new = np.flatnonzero(asked & ~self._evaluated)
+        requested = np.zeros(len(self._ids), dtype=bool)
+        requested[states] = True
+        new = np.flatnonzero(requested & ~self._evaluated)
         if len(new):
-            self._evaluate(new, asked)
+            self._evaluate(new, requested)
         if self._values is None:
             raise RuntimeError("no state has been asked for yet")
         return self._values.index_select(0, torch.from_numpy(states))
 
     @abstractmethod
-    def _evaluate(self, new: Ids, asked: Bools) -> None:
-        """Store values of `new` states, among all that are `asked` for."""
+    def _evaluate(self, new: Ids, requested: Bools) -> None:
+        """Store values of `new` states, among all that are `requested`."""
 
     def _number(self, rows: Bools, *parts: Bools) -> Ids:
         """State ids of coalitions, told apart by rows of `parts`."""
@@ -162,7 +162,7 @@ class FunctionGame(StoredGame):
     memory: ClassVar[int | None] = None
     probabilities: ClassVar[bool] = False
 
-    def _evaluate(self, new: Ids, asked: Bools) -> None:  # noqa: ARG002  (only new ones)
+    def _evaluate(self, new: Ids, requested: Bools) -> None:  # noqa: ARG002  (only new ones)
         out = self.function(self._rows[new]).double()
         self._values = self._with(self._values, new, out[:, None] if out.dim() == 1 else out)
         self._evaluated[new] = True

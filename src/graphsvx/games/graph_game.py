@@ -231,7 +231,7 @@ class GraphGame(StoredGame):
             parts.append(features_on)
         return parts
 
-    def _evaluate(self, new: Ids, asked: Bools) -> None:  # noqa: ARG002  (only new ones)
+    def _evaluate(self, new: Ids, requested: Bools) -> None:  # noqa: ARG002  (only new ones)
         for first in range(0, len(new), self._step):
             part = new[first : first + self._step]
             graphs = self._perturb(self._rows[part])

@@ -67,12 +67,12 @@ class LookupGame(GraphGame):
             steps.append(steps[-1] // 2)
         return steps
 
-    def _evaluate(self, new: Ids, asked: Bools) -> None:
-        known = np.flatnonzero(asked & self._evaluated)
-        if len(new) < len(known):
-            known = known[:0]  # a few: not worth to tell whose states are known
-        rows = self._rows[np.concatenate([known, new])]
-        self._store(new, self._look_up(rows, len(known))[:, None])
+    def _evaluate(self, new: Ids, requested: Bools) -> None:
+        looked_up = np.flatnonzero(requested & self._evaluated)
+        if len(new) < len(looked_up):
+            looked_up = looked_up[:0]  # a few: not worth to tell whose states are known
+        rows = self._rows[np.concatenate([looked_up, new])]
+        self._store(new, self._look_up(rows, len(looked_up))[:, None])
 
     def embeddings(self, rows: Bools) -> NodeEmbeddings:
         """Embeddings of the nodes in coalitions; a TooManyStatesError beyond the budget."""

@@ -30,7 +30,7 @@ class _Paths:
     options: dict[int, Ids]
     """Possible next nodes by node, in ascending order of hops."""
     draws: NDArray[np.float64]
-    """In [0, 1), by node: of equally good next nodes, the one with the smallest is taken."""
+    """In [0, 1), by node: of equally good next nodes, the one with the smallest is on_paths."""
     following: Ids
     """The next node on one path of each node, drawn evenly from all of its shortest ones."""
 
@@ -137,18 +137,18 @@ def _join(field: Field, following: Ids, joins: Bools, both_ways: bool) -> tuple[
     joined = np.zeros((len(joins), len(field.edges)), dtype=bool)
     if both_ways:
         leaves = joins | passing
-        taken = _taken(leaves, following, source, target)
-        taken |= _taken(leaves, following, target, source)
+        on_paths = _steps_on_paths(leaves, following, source, target)
+        on_paths |= _steps_on_paths(leaves, following, target, source)
     else:
-        taken = _taken(passing, following, source, target)
-    joined[:, inner_edges] = taken
+        on_paths = _steps_on_paths(passing, following, source, target)
+    joined[:, inner_edges] = on_paths
     return joined, passing
 
 
-def _taken(leaves: Bools, following: Ids, source: Ids, target: Ids) -> Bools:
+def _steps_on_paths(leaves: Bools, following: Ids, source: Ids, target: Ids) -> Bools:
     """Which steps from sources to targets are on paths that leave these nodes."""
-    taken: Bools = leaves[:, source] & (following[:, source] == target)
-    return taken
+    on_paths: Bools = leaves[:, source] & (following[:, source] == target)
+    return on_paths
 
 
 def _inward_steps(field: Field) -> tuple[Ids, Ids]:
