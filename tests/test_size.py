@@ -25,7 +25,7 @@ BOUNDS = {
     "graphsvx/runs": 1_810,
     "graphsvx/testing": 1_010,
     "graphsvx/utils": 1_420,
-    "graphsvx/views": 2_610,
+    "graphsvx/views": 2_560,
     "graphsvx_lab/datasets": 2_110,
     "graphsvx_lab/metrics": 970,
     "graphsvx_lab/studies": 4_040,
