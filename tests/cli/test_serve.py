@@ -66,7 +66,7 @@ def test_typos_are_reported_before_anything_is_loaded(words, error, message):
 
 def test_the_command_of_a_run_is_used_for_names_of_the_zoo_only():
     dataset, (choice,) = _zoo_choice("graphsvx run cora --model gat --nodes test --out x")
-    assert (dataset, choice.model, choice.seed) == ("cora", "gat", 0)
+    assert (dataset, choice.model, choice.model_seed) == ("cora", "gat", 0)
     assert _zoo_choice("graphsvx run cora --model evil:build --out x") is None
     assert _zoo_choice("graphsvx run evil.pt --checkpoint evil.safetensors --out x") is None
     assert _zoo_choice("graphsvx run cora --checkpoint evil.safetensors --out x") is None

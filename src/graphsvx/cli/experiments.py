@@ -145,48 +145,41 @@ def train(
     ] = None,
 ) -> None:
     """Train a model and keep it: weights as safetensors, and a JSON card beside them."""
-    numbers = range(seed, seed + seeds)
     if everything:
         if dataset is not None or model is not None:
             raise InputError("--all trains every model of the paper; leave out DATASET and --model")
-        _train_all(numbers, table)
-        return
-    if dataset is None:
+    elif dataset is None:
         raise InputError(
             f"name a data set, or give --all; data sets: {', '.join(catalogue.names())}"
         )
-    if table is not None:
+    elif table is not None:
         raise InputError("--table goes with --all only")
-    catalogue.checked_name(dataset)
-    with stopped_at_once():
-        from graphsvx_lab import zoo
-
-    _show([_trained(dataset, model, numbers)])
-    path = zoo.checkpoint_path(dataset, model, seed)
-    others = f" and {seeds - 1} more beside it" if seeds > 1 else ""
-    stdout_console().print(one_line(f"kept as {path}{others}"), soft_wrap=True, markup=False)
-
-
-def _train_all(seeds: range, table: Path | None) -> None:
+    else:
+        catalogue.checked_name(dataset)
     with stopped_at_once():
         from graphsvx.utils.files import atomic_write
+        from graphsvx_lab import zoo
         from graphsvx_lab.zoo import paper
 
     rows = []
-    for dataset, model in paper.ACCURACY:
+    for name, chosen in paper.ACCURACY if everything else [(str(dataset), model)]:
         try:
-            rows.append(_trained(dataset, model, seeds))
+            rows.append(_trained(name, chosen, range(seed, seed + seeds)))
         except DataError as error:
-            if CATALOGUE[dataset].folder is None:
+            if not everything or CATALOGUE[name].folder is None:
                 raise
             # Raw files that are not there: the others can still be trained.
-            message(f"left out {dataset} {model}: {error}", style="yellow")
-            rows.append(paper.AccuracyRow(dataset, model, missing="files missing"))
+            message(f"left out {name} {chosen}: {error}", style="yellow")
+            rows.append(paper.AccuracyRow(name, str(chosen), missing="files missing"))
     _show(rows)
     if table is not None:
-        command = f"graphsvx train --all --seed {seeds.start} --seeds {len(seeds)}"
+        command = f"graphsvx train --all --seed {seed} --seeds {seeds}"
         with atomic_write(table) as part:
             part.write_text(paper.markdown(rows, command), encoding="utf-8")
+    if not everything:
+        path = zoo.checkpoint_path(str(dataset), model, seed)
+        others = f" and {seeds - 1} more beside it" if seeds > 1 else ""
+        stdout_console().print(one_line(f"kept as {path}{others}"), soft_wrap=True, markup=False)
 
 
 def _trained(dataset: str, model: str | None, seeds: range) -> paper.AccuracyRow:

@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +14,13 @@ import typer
 
 from graphsvx.cli import app, options
 from graphsvx.cli.options import (
+    Asked,
     MethodChoice,
     ModelChoice,
     examples,
     parse_nodes,
     types_of_nodes,
+    with_records,
 )
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.errors import InputError
@@ -27,7 +29,6 @@ from graphsvx.utils.printable import did_you_mean
 
 if TYPE_CHECKING:
     from graphsvx.cli.loading import Loaded
-    from graphsvx.results.explanation import Explanation
 
 EXAMPLES = examples("""
     graphsvx explain karate --node "member 9"
@@ -48,9 +49,23 @@ EXAMPLES = examples("""
 """)
 
 
+@dataclass(frozen=True)
+class LimitedMethod(MethodChoice):
+    """An explainer whose budget may follow the errors or the clock."""
+
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Go on until every standard error is below this; progress on stderr."),
+    ] = None
+    seconds: Annotated[
+        float | None, typer.Option(help="A limit of time; another run may then differ.")
+    ] = None
+
+
 @app.command(epilog=EXAMPLES)
+@with_records
 def explain(
-    dataset: options.Dataset,
+    dataset: Annotated[str, options.DATASET],
     *,
     node: Annotated[
         str | None,
@@ -63,41 +78,17 @@ def explain(
         str | None,
         typer.Option(metavar="U,V", help="A link: its ends as for --node, or by name."),
     ] = None,
-    relation: Annotated[
-        str | None,
-        typer.Option(help="The relation of the link by number or name, for relational models."),
-    ] = None,
     graph: Annotated[
         str | None,
         typer.Option(help="The graph to explain, in a set of many: its number or its name."),
     ] = None,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    checkpoint: options.Checkpoint = None,
-    target: options.Target = None,
-    method: options.MethodName = "graphsvx",
+    chosen: ModelChoice,
+    explainer: LimitedMethod,
+    asked: Asked,
     contrast: Annotated[
         str | None, typer.Option(metavar="A,B", help="Why class A rather than class B.")
     ] = None,
-    few: options.Few = None,
-    setting: options.Setting = None,
-    samples: options.Samples = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(help="Go on until every standard error is below this; progress on stderr."),
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="A limit of time; another run may then differ.")
-    ] = None,
-    hops: options.Hops = None,
-    order: options.Order = None,
-    sufficient: options.Sufficient = None,
-    flip: options.Flip = False,
-    output: options.ModelOutput = "raw",
-    scale: options.Scale = "probability",
     top: Annotated[int, typer.Option(min=1, help="How many players to print.")] = 10,
-    seed: options.Seed = 0,
-    model_seed: options.ModelSeed = 0,
     describe: Annotated[bool, typer.Option(help="Add the explanation in words.")] = False,
     json: Annotated[
         Path | None, options.a_file("Write the explanation as JSON; - is standard output.")
@@ -106,20 +97,17 @@ def explain(
     html: Annotated[Path | None, options.a_file("Write an HTML page that works offline.")] = None,
 ) -> None:
     """Explain one prediction of a trained model."""
-    model_choice = ModelChoice(model, weights, checkpoint, model_seed)
-    method_choice = MethodChoice(
-        method, samples, hops, few, tuple(setting or ()), tolerance, seconds, order
-    )
-    model_choice.check(dataset)
-    method_choice.check(model_choice)
+    chosen.check(dataset)
+    explainer.check(chosen)
+    asked.check("--edge U,V", edge)
     if picture is not None:
         if picture.suffix.lower() not in (".png", ".svg", ".pdf"):
             raise InputError(f"--picture draws .png, .svg or .pdf, got {str(picture)!r}")
         options.check_extra("matplotlib", "plot")
-    class_pair = None if contrast is None else options.parse_numbers(contrast, "--contrast", 2)
-    if relation is not None and edge is None:
-        raise InputError("--relation is that of a link; name the link with --edge U,V")
-    if class_pair and target is not None:
+    class_pair = None
+    if contrast is not None:
+        class_pair = options.parse_numbers(contrast, "--contrast", 1_000_000, 2)
+    if class_pair and asked.target is not None:
         raise InputError("--contrast A,B explains both classes; leave --target out")
 
     with stopped_at_once():
@@ -127,25 +115,16 @@ def explain(
         from graphsvx.cli import loading
         from graphsvx.results import serialize
 
-    loaded = loading.load(dataset, model_choice, as_graphs=graph is not None)
-    explainer = method_choice.build()
+    loaded = loading.load(dataset, chosen, as_graphs=graph is not None)
+    method = explainer.build()
     data, query = _query(loaded, node=node, nodes=nodes, edge=edge, graph=graph)
-    if relation is not None:
-        query["relation"] = options.parse_relation(relation)
-    with nullcontext() if tolerance is None else _progress():
+    query |= loaded.options(asked, of_links=edge is not None)
+    with nullcontext() if explainer.tolerance is None else _progress():
         explanation = explain_one(
-            loaded.model,
-            data,
-            method=explainer,
-            target=options.parse_class(target),
-            seed=seed,
-            **loaded.reading(output, scale),
-            **loaded.names(of_links=edge is not None),
-            targets="all" if class_pair else None,
-            **query,
+            loaded.model, data, method=method, targets="all" if class_pair else None, **query
         )
-    answers = [] if sufficient is None else [explanation.sufficient(sufficient)]
-    answers += [explanation.flip()] if flip else []
+    answers = [] if asked.sufficient is None else [explanation.sufficient(asked.sufficient)]
+    answers += [explanation.flip()] if asked.flip else []
     explanation = replace(explanation, answers=tuple(answers))
     if class_pair:
         explanation = explanation.contrast(*class_pair)
@@ -156,12 +135,6 @@ def explain(
         stdout_console().print(explanation.table(top))
         if describe:
             stdout_console().print(explanation.describe(), markup=False)
-    _write(explanation, data, json, picture, html)
-
-
-def _write(
-    explanation: Explanation, data: Any, json: Path | None, picture: Path | None, html: Path | None
-) -> None:
     if json is not None:
         explanation.save(json)
     if picture is not None:

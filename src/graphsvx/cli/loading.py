@@ -19,7 +19,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
-from graphsvx.cli.options import ModelChoice
+from graphsvx.cli.options import Asked, ModelChoice, number_or_name
 from graphsvx.core.data import check_graph_of
 from graphsvx.errors import DataError, InputError, first_line
 from graphsvx.utils.constraints import checked
@@ -59,20 +59,25 @@ class Loaded:
         labels = self.graphs[0].stores[0].get("y")
         return None if self.many or not torch.is_tensor(labels) else labels
 
-    def reading(self, output: str, scale: str) -> dict[str, Any]:
-        """`output` and `scale` of `explain`: those of a regression where labels are numbers."""
+    def options(self, asked: Asked, of_links: bool) -> dict[str, Any]:
+        """Arguments of `explain`: how it is asked, and names, where they are known.
+
+        What is explained of a regression, whose labels are numbers, is the value. Links have no
+        classes of nodes.
+        """
         labels = self.graphs[0].stores[0].get("y")
+        output, scale = asked.output, asked.scale
         numbers = torch.is_tensor(labels) and labels.is_floating_point()
         if numbers and (output, scale) == ("raw", "probability"):
             output, scale = "regression", "value"
-        return {"output": output, "scale": scale}
-
-    def names(self, of_links: bool) -> dict[str, Any]:
-        """`class_names` and `feature_names` of `explain`; links have no classes of nodes."""
-        if self.dataset is None:
-            return {}
-        class_names = None if of_links else self.dataset.class_names
-        return {"class_names": class_names, "feature_names": self.dataset.feature_names}
+        target = number_or_name(asked.target)
+        options: dict[str, Any] = {"target": target, "output": output, "scale": scale}
+        if asked.relation is not None:
+            options["relation"] = number_or_name(asked.relation)
+        if self.dataset is not None:
+            options["class_names"] = None if of_links else self.dataset.class_names
+            options["feature_names"] = self.dataset.feature_names
+        return {**options, "seed": asked.seed}
 
 
 def load(name: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loaded:
@@ -91,7 +96,7 @@ def load(name: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loaded:
         model, card = zoo.read(Path(str(choice.checkpoint)))
         as_graphs = card.task == "graph"
     if dataset is None and name in datasets.names():
-        dataset = datasets.load(name, choice.seed)
+        dataset = datasets.load(name, choice.model_seed)
     if dataset is not None:
         many = as_graphs or dataset.task == "graph"
         return Loaded(name, model, dataset.graphs, many, dataset)
@@ -109,10 +114,10 @@ def _trained(name: str, choice: ModelChoice) -> zoo.Trained:
                 f"{choice.checkpoint} was trained on {trained.dataset.name!r}, not on {name!r}"
             )
         return trained
-    if zoo.checkpoint_path(name, choice.model, choice.seed).exists():
-        return zoo.load(name, choice.model, choice.seed)
+    if zoo.checkpoint_path(name, choice.model, choice.model_seed).exists():
+        return zoo.load(name, choice.model, choice.model_seed)
     with training_bar(f"training {name}, once") as progress:
-        return zoo.ensure(name, choice.model, choice.seed, progress)
+        return zoo.ensure(name, choice.model, choice.model_seed, progress)
 
 
 def _saved_graphs(path: Path) -> tuple[tuple[Any, ...], bool]:
@@ -212,17 +217,15 @@ def _built(factory: Any, place: str) -> nn.Module:
 
 def _load_weights(model: nn.Module, path: Path) -> None:
     weights = _read_weights(path)
-    expected = model.state_dict().keys()
-    missing, unexpected = [*(expected - weights.keys())], [*(weights.keys() - expected)]
-    if missing or unexpected:
-        parts = [f"missing: {', '.join(missing[:5])}"] if missing else []
-        parts += [f"not in the model: {', '.join(unexpected[:5])}"] if unexpected else []
-        raise DataError(f"{path} has other weights than {type(model).__name__}; {'; '.join(parts)}")
     try:
-        model.load_state_dict(weights)
+        missing, unexpected = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:  # shapes that differ
         reason = " ".join(str(error).split()[:40])
         raise DataError(f"{path} does not fit {type(model).__name__}: {reason}") from error
+    differ = {"missing": missing, "not in the model": unexpected}
+    parts = [f"{what}: {', '.join(names[:5])}" for what, names in differ.items() if names]
+    if parts:
+        raise DataError(f"{path} has other weights than {type(model).__name__}; {'; '.join(parts)}")
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

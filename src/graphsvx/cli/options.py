@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from graphsvx.methods.baseline import Method
+
+KEYWORD = Parameter.KEYWORD_ONLY
 
 # --- names, checked before torch is imported -----------------------------------------------
 
@@ -97,13 +102,11 @@ def split_setting(pair: str) -> tuple[str, str]:
 
 def check_settings(method: str, pairs: Iterable[str]) -> None:
     """Raise for a setting (NAME=VALUE) that the method does not have, and suggest one."""
-    setting_names_given = [split_setting(pair)[0] for pair in pairs]
-    if method not in METHODS:
-        return
-    names = setting_names(method)
-    for name in setting_names_given:
-        renamed = method.startswith("graphsvx") and name in _EARLIER
-        if name not in names and not renamed:
+    given = [split_setting(pair)[0] for pair in pairs]
+    names = setting_names(method) if method in METHODS else given
+    earlier = _EARLIER if method.startswith("graphsvx") else ()
+    for name in given:
+        if name not in (*names, *earlier):
             raise InputError(
                 f"{method} has no setting {name!r}; {did_you_mean(name, names)}"
                 f"it has {', '.join(sorted(names))}"
@@ -119,11 +122,10 @@ def check_extra(package: str, extra: str) -> None:
 # --- texts of options ---------------------------------------------------------------------
 
 
-def parse_class(text: str | None) -> int | str | None:
-    """The number of a class, or its name."""
-    if text is None:
-        return None
-    return int(text) if text.lstrip("-").isdecimal() else text
+def number_or_name(text: str | None) -> int | str | None:
+    """A class, relation or node, by its number or its name."""
+    is_number = text is not None and re.fullmatch("-?[0-9]{1,18}", text)
+    return int(str(text)) if is_number else text
 
 
 def types_of_nodes(graph: Any) -> list[str]:
@@ -138,15 +140,15 @@ def parse_nodes(graph: Data, text: str, option: str, count: int | None = None) -
     """
     types = types_of_nodes(graph)
     if not types and not graph.get("node_names"):
-        return parse_numbers(text, option, count)
+        return parse_numbers(text, option, graph.num_nodes or 0, count)
     nodes: list[Any] = []
     kind = ""
     for word in map(str.strip, text.split(",")):
         named, colon, name = word.rpartition(":") if types else ("", "", word)
         kind = named if colon else kind
-        node = int(name) if name.isdecimal() else name
+        node = number_or_name(name)
         has_names = kind in types and "names" in graph[kind]
-        if types and not (kind and (name.isdecimal() or has_names)):
+        if types and not (kind and (isinstance(node, int) or has_names)):
             raise InputError(f"{option} takes nodes such as {types[0]}:0, got {text!r}")
         nodes.append((kind, node) if types else node)
     if count is not None and len(nodes) != count:
@@ -154,21 +156,20 @@ def parse_nodes(graph: Data, text: str, option: str, count: int | None = None) -
     return nodes
 
 
-def parse_numbers(text: str, option: str, count: int | None = None) -> list[int]:
-    """Parse integers separated by commas, `count` of them if it is given."""
-    try:
-        numbers = [int(word) for word in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or (count is not None and len(numbers) != count):
+def parse_numbers(text: str, option: str, below: int, count: int | None = None) -> list[int]:
+    """Numbers and ranges such as 3,7,10-20, each less than `below`; `count` of them if given."""
+    words = [re.fullmatch("([0-9]{1,18})(-[0-9]{1,18})?", word.strip()) for word in text.split(",")]
+    ranges = [(int(word[1]), abs(int(word[2] or word[1]))) for word in words if word]
+    largest = max((last for _, last in ranges), default=0)
+    if largest >= below:
+        raise InputError(f"numbers go from 0 to {below - 1}, got {largest}")
+    numbers = [number for first, last in ranges for number in range(first, last + 1)]
+    if not all(words) or not numbers or count not in (None, len(numbers)):
         expected = "numbers" if count is None else f"{count} numbers"
-        raise InputError(f"{option} takes {expected} separated by commas, got {text!r}")
+        raise InputError(
+            f"{option} takes {expected} separated by commas, such as 3,7,10-20; got {text[:80]!r}"
+        )
     return numbers
-
-
-def parse_relation(text: str) -> int | str:
-    """A relation by number or by name."""
-    return int(text) if text.isdecimal() else text
 
 
 def examples(commands: str) -> str:
@@ -177,7 +178,32 @@ def examples(commands: str) -> str:
     return "\n\n".join(["\nExamples:", *lines]) + "\n"
 
 
-# --- options --------------------------------------------------------------------------------
+# --- options, which are fields of records ----------------------------------------------------
+
+
+def with_records(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of the records that it takes."""
+    hints = get_type_hints(command, include_extras=True)
+    records: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    options = []
+    for name, parameter in signature(command).parameters.items():
+        if name not in records:
+            options.append(parameter.replace(annotation=hints[name], kind=KEYWORD))
+            continue
+        kinds = get_type_hints(records[name], include_extras=True)
+        for field in fields(records[name]):
+            default, annotation = field.default, kinds[field.name]
+            options.append(Parameter(field.name, KEYWORD, default=default, annotation=annotation))
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        for name, record in records.items():
+            given[name] = record(**{field.name: given.pop(field.name) for field in fields(record)})
+        command(**given)
+
+    call.__annotations__ = {option.name: option.annotation for option in options}
+    vars(call)["__signature__"] = Signature(options)
+    return call
 
 
 def a_file(text: str, *names: str) -> Any:
@@ -190,78 +216,33 @@ def a_folder(text: str) -> Any:
     return typer.Option(metavar="FOLDER", help=text)
 
 
-Dataset = Annotated[
-    str, typer.Argument(help="A data set (see `graphsvx datasets`) or a saved PyG Data (.pt).")
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The zoo's model: gcn, gat, ...; or your own, as my_module:build or my/file.py:build, "
-        "a function or class that returns the model when called without arguments.",
-    ),
-]
-Weights = Annotated[
-    Path | None, a_file("Weights of your own model: .safetensors, or a saved state_dict (.pt).")
-]
-Checkpoint = Annotated[Path | None, a_file("A checkpoint of the zoo (.safetensors).")]
-MethodName = Annotated[
-    str,
-    typer.Option(help="The explainer: " + ", ".join(METHODS) + ", or a registered one."),
-]
-Samples = Annotated[int | None, typer.Option(help="Model calls that the explainer may make.")]
-Order = Annotated[
-    int | None,
-    typer.Option(min=1, max=3, help="Interactions of up to so many players: 2 or 3."),
-]
-Sufficient = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE",
-        help="Also find the smallest set of players that alone keeps this share of the score.",
-    ),
-]
-Flip = Annotated[
-    bool, typer.Option(help="Also find the smallest set whose removal changes the class.")
-]
-Hops = Annotated[int | None, typer.Option(help="Nodes up to this distance are players.")]
-Few = Annotated[
-    int | None, typer.Option(metavar="K", help="Selective: credit for at most K players.")
-]
-Setting = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any setting of the explainer: players=edges, reference=class:2, balance=0.5, "
-        "players=subgraph_features, indirect=mean, mask='Paired(stretch=8)', index=STII, "
-        "groups='{\"house\": [400, 401]}', ...",
-    ),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CLASS",
-        help="The class to explain, by number or name; by default the predicted one.",
-    ),
-]
-ModelOutput = Annotated[str, typer.Option(help="What the model returns: raw, probs or log_probs.")]
-Scale = Annotated[
-    str, typer.Option(help="What is explained: probability, logit, log_odds or value.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of the explainer.")]
-ModelSeed = Annotated[int, typer.Option(help="Seed of the data set and its model.")]
+DATASET = typer.Argument(help="A data set (see `graphsvx datasets`) or a saved PyG Data (.pt).")
 
 
 @dataclass(frozen=True)
-class ModelChoice:
+class StoredModel:
+    """Where the weights of a model are."""
+
+    weights: Annotated[
+        Path | None, a_file("Weights of your own model: .safetensors, or a saved state_dict (.pt).")
+    ] = None
+    checkpoint: Annotated[Path | None, a_file("A checkpoint of the zoo (.safetensors).")] = None
+    model_seed: Annotated[int, typer.Option(help="Seed of the data set and its model.")] = 0
+
+
+@dataclass(frozen=True)
+class ModelChoice(StoredModel):
     """Which model to explain, as the command line says it."""
 
-    model: str | None = None
-    """A name of the zoo, or "module:attribute" for a model of the user's own."""
-    weights: Path | None = None
-    checkpoint: Path | None = None
-    seed: int = 0
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The zoo's model: gcn, gat, ...; or your own, as my_module:build or "
+            "my/file.py:build, a function or class that returns the model when called without "
+            "arguments.",
+        ),
+    ] = None
 
     @property
     def is_own(self) -> bool:
@@ -300,34 +281,89 @@ class ModelChoice:
 class MethodChoice:
     """Which explainer, with which settings, as the command line says it."""
 
-    name: str
-    samples: int | None = None
-    hops: int | None = None
-    few: int | None = None
-    pairs: tuple[str, ...] = ()
-    tolerance: float | None = None
-    seconds: float | None = None
-    order: int | None = None
+    method: Annotated[
+        str,
+        typer.Option(help="The explainer: " + ", ".join(METHODS) + ", or a registered one."),
+    ] = "graphsvx"
+    samples: Annotated[
+        int | None, typer.Option(help="Model calls that the explainer may make.")
+    ] = None
+    hops: Annotated[int | None, typer.Option(help="Nodes up to this distance are players.")] = None
+    order: Annotated[
+        int | None,
+        typer.Option(min=1, max=3, help="Interactions of up to so many players: 2 or 3."),
+    ] = None
+    few: Annotated[
+        int | None, typer.Option(metavar="K", help="Selective: credit for at most K players.")
+    ] = None
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting of the explainer: players=edges, reference=class:2, balance=0.5, "
+            "players=subgraph_features, indirect=mean, mask='Paired(stretch=8)', index=STII, "
+            "groups='{\"house\": [400, 401]}', ...",
+        ),
+    ] = None
 
     def check(self, choice: ModelChoice) -> None:
         """Raise for names that do not exist, and for a package that is not installed."""
         if not choice.is_own:  # the module of one's own model may register methods
-            check_method_name(self.name)
-        check_settings(self.name, self.pairs)
-        if self.name in BASELINES:
-            check_extra(BASELINES[self.name], "baselines")
+            check_method_name(self.method)
+        check_settings(self.method, self.pairs or ())
+        if self.method in BASELINES:
+            check_extra(BASELINES[self.method], "baselines")
 
     def build(self) -> Method:
         """The explainer with these settings."""
         from graphsvx.estimators import Lasso
         from graphsvx.methods import registry
 
-        settings = {
-            name: registry.parse_setting(text) for name, text in map(split_setting, self.pairs)
-        }
-        for key in ("samples", "hops", "tolerance", "seconds", "order"):
-            if getattr(self, key) is not None:
-                settings[key] = getattr(self, key)
+        pairs = map(split_setting, self.pairs or ())
+        settings = {name: registry.parse_setting(text) for name, text in pairs}
+        for name, value in vars(self).items():
+            if name not in ("method", "few", "pairs") and value is not None:
+                settings[name] = value
         if self.few is not None:
             settings["estimator"] = Lasso(k=self.few)
-        return registry.method(self.name, **settings)
+        return registry.method(self.method, **settings)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked about each prediction, as the command line says it."""
+
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="The class to explain, by number or name; by default the predicted one.",
+        ),
+    ] = None
+    relation: Annotated[
+        str | None,
+        typer.Option(help="The relation of links by number or name, for relational models."),
+    ] = None
+    output: Annotated[
+        str, typer.Option(help="What the model returns: raw, probs or log_probs.")
+    ] = "raw"
+    scale: Annotated[
+        str, typer.Option(help="What is explained: probability, logit, log_odds or value.")
+    ] = "probability"
+    sufficient: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Also find the smallest set of players that alone keeps this share of the score.",
+        ),
+    ] = None
+    flip: Annotated[
+        bool, typer.Option(help="Also find the smallest set whose removal changes the class.")
+    ] = False
+    seed: Annotated[int, typer.Option(help="Seed of the explainer.")] = 0
+
+    def check(self, option: str, links: str | None) -> None:
+        """Raise for the relation of no link; `option` names links."""
+        if self.relation is not None and links is None:
+            raise InputError(f"--relation is that of a link; name links with {option}")

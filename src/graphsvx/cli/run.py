@@ -15,11 +15,15 @@ from rich.text import Text
 
 from graphsvx.cli import app, options
 from graphsvx.cli.options import (
+    Asked,
     MethodChoice,
     ModelChoice,
     examples,
+    number_or_name,
     parse_nodes,
+    parse_numbers,
     types_of_nodes,
+    with_records,
 )
 from graphsvx.cli.stopping import resumable, stopped_at_once
 from graphsvx.errors import DataError, InputError
@@ -47,11 +51,9 @@ EXAMPLES = examples("""
 
 
 @app.command(epilog=EXAMPLES)
+@with_records
 def run(
-    dataset: Annotated[
-        str | None,
-        typer.Argument(help="A data set (see `graphsvx datasets`) or a saved PyG Data (.pt)."),
-    ] = None,
+    dataset: Annotated[str | None, options.DATASET] = None,
     *,
     nodes: Annotated[
         str | None,
@@ -65,10 +67,6 @@ def run(
             help='Links: pairs such as "3,7; 8,9", a file with a pair a line, or all.',
         ),
     ] = None,
-    relation: Annotated[
-        str | None,
-        typer.Option(help="The relation of all links by number or name, for relational models."),
-    ] = None,
     groups: Annotated[
         str | None,
         typer.Option(
@@ -77,22 +75,9 @@ def run(
         ),
     ] = None,
     out: Annotated[Path | None, options.a_folder("Where results go.")] = None,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    checkpoint: options.Checkpoint = None,
-    method: options.MethodName = "graphsvx",
-    samples: options.Samples = None,
-    hops: options.Hops = None,
-    order: options.Order = None,
-    sufficient: options.Sufficient = None,
-    flip: options.Flip = False,
-    few: options.Few = None,
-    setting: options.Setting = None,
-    target: options.Target = None,
-    output: options.ModelOutput = "raw",
-    scale: options.Scale = "probability",
-    seed: options.Seed = 0,
-    model_seed: options.ModelSeed = 0,
+    chosen: ModelChoice,
+    explainer: MethodChoice,
+    asked: Asked,
     backend: Annotated[str, typer.Option(help="Where workers run: local or ray.")] = "local",
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many; by default one for each core.")
@@ -120,10 +105,9 @@ def run(
         raise InputError(
             "say what to explain and where to keep it: graphsvx run DATASET --out FOLDER"
         )
-    model_choice = ModelChoice(model, weights, checkpoint, model_seed)
-    method_choice = MethodChoice(method, samples, hops, few, tuple(setting or ()), order=order)
-    model_choice.check(dataset)
-    method_choice.check(model_choice)
+    chosen.check(dataset)
+    explainer.check(chosen)
+    asked.check("--edges", edges)
     options.check_extra("pyarrow", "data")
 
     with stopped_at_once():
@@ -131,13 +115,9 @@ def run(
         from graphsvx.cli import loading
 
     chosen_backend = _backend(backend, workers, address)
-    loaded = loading.load(dataset, model_choice, as_graphs=graphs is not None)
-    explainer = method_choice.build()
+    loaded = loading.load(dataset, chosen, as_graphs=graphs is not None)
+    method = explainer.build()
     queries = _queries(loaded, nodes=nodes, graphs=graphs, edges=edges, groups=groups)
-    if relation is not None:
-        if edges is None:
-            raise InputError("--relation is that of links; name the links with --edges")
-        queries["relation"] = options.parse_relation(relation)
     command = shlex.join(["graphsvx", *sys.argv[1:]])
     with resumable(out, command):
         done = runs.start(
@@ -145,17 +125,14 @@ def run(
             loaded.data,
             **queries,
             out=out,
-            method=explainer,
+            method=method,
             backend=chosen_backend,
-            seed=seed,
             retry_failed=retry_failed,
-            sufficient=sufficient,
-            flip=flip,
+            sufficient=asked.sufficient,
+            flip=asked.flip,
             part=part,
             command=command,
-            target=options.parse_class(target),
-            **loaded.reading(output, scale),
-            **loaded.names(of_links=edges is not None),
+            **loaded.options(asked, of_links=edges is not None),
         )
     _show_status(done, out)
 
@@ -178,7 +155,8 @@ def _queries(loaded: Loaded, **selectors: str | None) -> dict[str, Any]:
         return {kind: [[u, v] for u, v in data.edge_index.t().tolist() if u != v]}
     if types or "edge_type" in data:
         return {kind: [parse_nodes(data, line, f"--{kind}") for line in _lines(text)]}
-    return {kind: [_numbers(line, data.num_nodes) for line in _lines(text)]}
+    count = data.num_nodes
+    return {kind: [parse_numbers(line, f"--{kind}", count) for line in _lines(text)]}
 
 
 def _lines(text: str) -> list[str]:
@@ -235,37 +213,17 @@ def _ids(words: str, loaded: Loaded, count: int) -> Any:
         return loaded.dataset.split.parts()[words]
     kind, _, rest = words.partition(":")
     if kind != "class":
-        return _numbers(words, count)
-    label, labels = _number(rest), loaded.labels
+        option = "a run, besides all, train, val, test and class:2,"
+        return parse_numbers(words, option, count)
+    label, labels = number_or_name(rest), loaded.labels
+    if type(label) is not int:
+        raise InputError(f"a class is chosen by its number, such as class:2, got {words[:80]!r}")
     if labels is None:
         raise InputError(f"{loaded.name} has no classes to choose by")
     ids = (labels == label).nonzero()[:, 0]
     if not len(ids):
         raise InputError(f"{loaded.name} has nothing of class {label}")
     return ids
-
-
-def _numbers(words: str, count: int) -> list[int]:
-    """Numbers and ranges such as 3,7,10-20, each below `count`."""
-    ids: list[int] = []
-    for part in words.split(","):
-        first, dash, last = part.strip().partition("-")
-        numbers = range(_number(first), _number(last if dash else first) + 1)
-        if numbers and numbers[-1] >= count:  # before a list of them is made
-            raise InputError(f"numbers go from 0 to {count - 1}, got {part.strip()}")
-        ids += numbers
-    return ids
-
-
-def _number(word: str) -> int:
-    from graphsvx.utils.constraints import shown
-
-    if not word.strip().isdecimal() or len(word) > 18:
-        raise InputError(
-            "choose by all, train, val, test, class:2 or numbers such as 3,7,10-20; "
-            f"got {shown(word)}"
-        )
-    return int(word)
 
 
 def _show_status(run: runs.Run, folder: Path) -> None:
@@ -336,7 +294,7 @@ def report_run(
     if queries is None:
         explanations = list(islice(opened, 500))
     else:
-        numbers = _numbers(queries, int(opened.queries[-1]) + 1)
+        numbers = parse_numbers(queries, "--queries", int(opened.queries[-1]) + 1)
         explanations = [opened[query] for query in numbers]
     report.write(explanations, html)
     message(f"wrote {html}")

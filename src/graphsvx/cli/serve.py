@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphsvx.cli import app, options
-from graphsvx.cli.options import ModelChoice, check_extra, examples
+from graphsvx.cli import app
+from graphsvx.cli.options import (
+    ModelChoice,
+    StoredModel,
+    check_extra,
+    examples,
+    with_records,
+)
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import GraphSVXError, InputError
 from graphsvx.utils.console import message
@@ -35,6 +40,7 @@ EXAMPLES = examples("""
 
 
 @app.command(epilog=EXAMPLES)
+@with_records
 def serve(
     source: Annotated[
         str | None,
@@ -52,9 +58,7 @@ def serve(
             "compared.",
         ),
     ] = None,
-    weights: options.Weights = None,
-    checkpoint: options.Checkpoint = None,
-    model_seed: options.ModelSeed = 0,
+    stored: StoredModel,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port to listen on; 0: a free one.")
     ] = 0,
@@ -65,15 +69,16 @@ def serve(
     browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
 ) -> None:
     """Explore predictions in the browser: explain, change, compare. Ctrl-C stops it."""
-    start_page = source is None and not (model or weights or checkpoint)
+    has_file = stored.weights is not None or stored.checkpoint is not None
+    start_page = source is None and not model and not has_file
     source = source or "digits"
     folder = Path(source)
     is_run = source not in CATALOGUE and (folder / "run.json").is_file()
     names: list[str | None] = [*model] if model else [None]
-    choices = [ModelChoice(name, weights, checkpoint, model_seed) for name in names]
-    if is_run and (model or weights or checkpoint):
+    choices = [ModelChoice(model=name, **vars(stored)) for name in names]
+    if is_run and (model or has_file):
         raise InputError("a run has its model; leave out --model, --weights and --checkpoint")
-    if len(choices) > 1 and (weights or checkpoint):
+    if len(choices) > 1 and has_file:
         raise InputError("--weights and --checkpoint go with one --model")
     if not is_run:
         for choice in choices:
@@ -99,7 +104,7 @@ def _offered() -> dict[str, OfferedSet]:
 
     has_rdkit = find_spec("rdkit") is not None
     return {
-        name: OfferedSet(entry.about, partial(_of_data, name, [ModelChoice(None, None, None, 0)]))
+        name: OfferedSet(entry.about, partial(_of_data, name, [ModelChoice()]))
         for name, entry in sorted(CATALOGUE.items(), key=lambda item: item[0] in PAPER_STATISTICS)
         if entry.folder is None and (has_rdkit or entry.extra != "molecules")
     }
@@ -116,7 +121,7 @@ def _of_data(source: str, choices: list[ModelChoice], run: Run | None = None) ->
         for choice, entry in zip(choices, loaded, strict=True)
     }
     if source in CATALOGUE:
-        return workspace_of(models, datasets.load(source, choices[0].seed), run)
+        return workspace_of(models, datasets.load(source, choices[0].model_seed), run)
     return make_workspace(models, loaded[0].data, title=Path(source).stem, run=run)
 
 
@@ -156,15 +161,12 @@ def _zoo_choice(command: str | None) -> tuple[str, list[ModelChoice]] | None:
         words = shlex.split(command or "")
     except ValueError:  # quotes that are not closed
         return None
-    if words[1:2] != ["run"] or len(words) < 3 or words[2] not in CATALOGUE:
+    commands: Any = typer.main.get_command(app)
+    run = commands.commands["run"]
+    # What cannot be read is None then.
+    given = run.make_context("run", words[2:], resilient_parsing=True).params
+    seed, choice = given["model_seed"], ModelChoice(model=given["model"])
+    known = words[1:2] == ["run"] and given["dataset"] in CATALOGUE and not choice.is_own
+    if not known or given["checkpoint"] is not None or seed is None or not 0 <= seed < 2**63:
         return None
-    options: dict[str, str | None] = {"--model": None, "--model-seed": "0"}
-    for name, value in pairwise(words):
-        if name in options:
-            options[name] = value
-    if "--checkpoint" in words or ":" in (options["--model"] or ""):
-        return None
-    seed = str(options["--model-seed"])
-    if not re.fullmatch(r"[0-9]{1,18}", seed):
-        return None
-    return words[2], [ModelChoice(options["--model"], seed=int(seed))]
+    return given["dataset"], [replace(choice, model_seed=seed)]
