@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -34,7 +34,9 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.results.summary import ExplanationIterator
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Workers, checked, shown
+from graphsvx.utils.exclusive import Interrupted
 
+QuestionKind = Literal["node", "nodes", "edge", "graph"]
 _ABOUT = {"model", "data", "node", "nodes", "edge", "graph"}
 _OPTIONS = frozenset(inspect.signature(explain).parameters) - _ABOUT
 """Arguments of `explain` that `explain_many` passes on."""
@@ -57,69 +59,73 @@ def failure_of(query: int, error: BaseException) -> Failure:
 
 
 @dataclass(frozen=True, eq=False)
-class _Job:
-    """Everything that a worker process needs besides the id of the query."""
+class Job:
+    """Model, data and options of many questions: all that a worker needs besides their numbers."""
 
     model: Callable[..., Any]
     data: Any
-    whole_graphs: bool
-    links: Sequence[tuple[Any, Any]] | None
+    """One graph, or a list of graphs."""
+    kind: QuestionKind
     options: dict[str, Any]
+    members: Sequence[Any] = ()
+    """Links and groups of nodes, as `explain` takes them, by their position."""
     node_type: str | None = None
     """HeteroData: the type of the nodes."""
 
-    def __call__(self, item: int) -> Explanation | Failure:
-        try:
-            data, question = self.question(item)
-            explanation = explain(self.model, data, **question, **self.options)
-            if not self.whole_graphs:
-                return explanation
-            return replace(explanation, graph_index=item).with_question(explanation.question)
-        except (Exception, SystemExit) as error:  # a single failure must not stop the others
-            return failure_of(item, error)
-
     def question(self, item: int) -> tuple[Any, dict[str, Any]]:
         """The graph that a question is about, and the argument of `explain` that asks it."""
-        if self.whole_graphs:
+        if self.kind == "graph":
             return self.data[item], {"graph": True}
-        if self.links is not None:
-            return self.data, {"edge": self.links[item]}
+        if self.kind != "node":
+            return self.data, {self.kind: self.members[item]}
         return self.data, {"node": item if self.node_type is None else (self.node_type, item)}
 
-    def as_dict(self, item: int) -> dict[str, Any] | Failure:
-        """The result as plain values; tensors would use a shared file each between processes."""
-        result = self(item)
-        return result if isinstance(result, Failure) else result.to_dict()
+    def check(self, items: Iterable[int]) -> None:
+        """Raise what is wrong with all questions.
 
+        The first one that can be asked tells that the arguments go together. Failures of the model
+        are left to the questions.
+        """
+        method = self.options.get("method")
+        method = DEFAULT if method is None else check_method(method)
+        few = {**self.options, "method": GraphSVX(samples=2, estimator=WLS())}
+        errors: list[InputError] = []
+        for data, question in map(self.question, islice(items, 10)):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # each explanation warns itself
+                    query = explain(self.model, data, **question, **few).question.query
+            except InputError as error:
+                errors.append(error)
+            except Exception:  # whatever else fails is told by the questions themselves
+                return
+            else:
+                check_question(method, query)
+                return
+        if errors:
+            raise errors[0]
 
-def check_call(
-    model: Callable[..., Any],
-    questions: Iterable[tuple[Any, dict[str, Any]]],
-    options: Mapping[str, Any],
-) -> None:
-    """Raise what is wrong with all questions of a call: each is a graph and how it is asked about.
+    def explained(self, item: int) -> Explanation:
+        """The explanation that answers a question."""
+        data, question = self.question(item)
+        explanation = explain(self.model, data, **question, **self.options)
+        if self.kind != "graph":
+            return explanation
+        return replace(explanation, graph_index=item).with_question(explanation.question)
 
-    The first question that can be asked tells that the arguments go together. Failures of the
-    model are left to the questions.
-    """
-    method = options.get("method")
-    method = DEFAULT if method is None else check_method(method)
-    errors: list[InputError] = []
-    for data, question in islice(questions, 10):
+    def explain(self, item: int) -> Explanation | Failure:
+        """The same; whatever is raised, unless it stops the work, becomes a `Failure`."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # each explanation warns itself
-                few = {**options, "method": GraphSVX(samples=2, estimator=WLS())}
-                query = explain(model, data, **question, **few).question.query
-        except InputError as error:
-            errors.append(error)
-        except Exception:  # whatever else fails is told by the questions themselves
-            return
-        else:
-            check_question(method, query)
-            return
-    if errors:
-        raise errors[0]
+            return self.explained(item)
+        except (KeyboardInterrupt, GeneratorExit, Interrupted):
+            raise
+        except BaseException as error:  # a single failure must not stop the others
+            return failure_of(item, error)
+
+    def index(self) -> None:
+        """Index the edges here, once, where forked workers share the memory."""
+        if processes.can_fork() and self.kind != "graph":
+            out_edges(check_graph_of(self.model, self.data))
 
 
 def explain_many(
@@ -174,29 +180,30 @@ def explain_many(
     # A batch is one graph where some of its nodes or links are asked for.
     one_graph = isinstance(data, Batch) and (nodes is not None or edges is not None)
     collection = None if one_graph else as_collection(data)
-    whole_graphs = collection is not None
-    if whole_graphs and (nodes is not None or edges is not None):
+    if collection is not None and (nodes is not None or edges is not None):
         raise InputError("a list of graphs is explained as whole graphs; leave nodes and edges out")
     if nodes is not None and edges is not None:
         raise InputError("explain_many explains nodes or edges, got both")
-    node_type: str | None = None
-    questions: Sequence[Any]
+    kind: QuestionKind = "node" if edges is None else "edge"
+    node_type, count = None, 0
     if collection is not None:
-        data, questions = collection, range(len(collection))
-    elif edges is not None and is_typed(model, data):
-        questions = range(len(edges))
-    elif is_typed(model, data):
+        data, kind, count = collection, "graph", len(collection)
+    elif not is_typed(model, data):
+        positions, data = node_positions(data), as_data(data)
+        count = check_graph(data).num_nodes
+        names = find_names(data, node_names=options.get("node_names"), positions=positions)
+        nodes = None if nodes is None else names.node_group(nodes)
+        edges = None if edges is None else [names.node_group(edge) for edge in edges]
+    elif edges is None:
         node_type, nodes, count = nodes_of_one_type(data, nodes)
-        questions = range(count) if nodes is None else node_list(nodes, count)
-    else:
-        data, questions, edges = _questions_about(data, nodes, edges, options)
+    links: Any = () if edges is None else edges
+    everything = range(count if edges is None else len(links))
+    questions = everything if nodes is None else node_list(nodes, count)
     workers = min(workers, max(1, len(questions)))
-    links = None if edges is None else [*edges]
-    job = _Job(model, data, whole_graphs, links, options, node_type)
+    job = Job(model, data, kind, options, links, node_type)
     # Node 0 for any node: one that does not exist is a failure of its question.
-    if len(questions):
-        check_call(model, map(job.question, questions if whole_graphs or links else [0]), options)
-    results = map(job, questions) if workers == 1 else _parallel(job, questions, workers)
+    job.check([0] if kind == "node" and len(questions) else questions)
+    results = map(job.explain, questions) if workers == 1 else _parallel(job, questions, workers)
     # A generator of its own, so that wrong arguments are refused at the call.
     return ExplanationIterator(
         _with_progress(results, len(questions), progress, on_failure or _print_failure)
@@ -212,19 +219,6 @@ def _in_loader(nodes: Any, edges: Any, data: Any) -> tuple[Any, Any, Any]:
             edges = np.stack([data.input_data.row, data.input_data.col], 1)
     sampled = isinstance(data, (NodeLoader, LinkLoader, RandomNodeLoader))
     return nodes, edges, data.data if sampled else data
-
-
-def _questions_about(
-    data: Any, nodes: Any, edges: Any, options: dict[str, Any]
-) -> tuple[Any, Sequence[int], Any]:
-    """One graph as `Data`, the nodes (or positions of links) to explain, and the links."""
-    positions, data = node_positions(data), as_data(data)
-    count = check_graph(data).num_nodes
-    names = find_names(data, node_names=options.get("node_names"), positions=positions)
-    if edges is not None:
-        return data, range(len(edges)), [names.node_group(edge) for edge in edges]
-    listed = range(count) if nodes is None else node_list(names.node_group(nodes), count)
-    return data, listed, None
 
 
 def _with_progress(
@@ -255,12 +249,15 @@ def _print_failure(failure: Failure) -> None:
     message(f"not explained: {failure.which}: {failure.error}", style="yellow")
 
 
-def _parallel(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Explanation | Failure]:
-    if processes.can_fork() and not job.whole_graphs:
-        # Index once here, not in every worker.
-        out_edges(check_graph_of(job.model, job.data))
+def _parallel(job: Job, questions: Iterable[int], workers: int) -> Iterator[Explanation | Failure]:
+    def answer(item: int) -> dict[str, Any] | Failure:
+        # Plain values: tensors would use a shared file each between processes.
+        result = job.explain(item)
+        return result if isinstance(result, Failure) else result.to_dict()
+
+    job.index()
     waiting = iter(questions)
-    for item, result in processes.imap_unordered(job.as_dict, lambda: next(waiting, None), workers):
+    for item, result in processes.imap_unordered(answer, lambda: next(waiting, None), workers):
         if isinstance(result, processes.WorkerDied):
             yield Failure(item, ModelError("the worker process died; is there enough memory?"))
         else:

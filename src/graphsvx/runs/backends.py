@@ -10,7 +10,7 @@ import socket
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,41 +20,25 @@ import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
-from graphsvx.api import explain
-from graphsvx.core.arrays import Ids
-from graphsvx.core.data import check_graph_of, check_graph_with_types
-from graphsvx.core.graph import out_edges
+from graphsvx import many
 from graphsvx.errors import DataError, first_line
-from graphsvx.many import Failure, check_call, failure_of
+from graphsvx.many import Failure, failure_of
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema, identity
 from graphsvx.runs.identity import TorchState
-from graphsvx.runs.queries import QueryKind
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Checked, Range, Workers
 from graphsvx.utils.imports import require_extra
-from graphsvx.utils.printable import one_line
 
 Chunk = tuple[int, ...]
 """Queries of one task of a worker."""
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class Job(many.Job):
     """Model, data and options of a run: everything that a worker needs besides the queries."""
 
-    model: Callable[..., Any]
-    data: Any
-    """One graph, or a list of graphs."""
-    kind: QueryKind
-    options: dict[str, Any]
-    members: tuple[tuple[int, ...], ...] = ()
-    """Links and groups: the nodes of each query, by its position; of HeteroData they are numbered
-    one type after the other."""
-    node_type: str | None = None
-    """HeteroData: the type of the nodes."""
     sufficient: float | None = None
     """Share of the score that the smallest set of players is looked for with; None: it is not."""
     flip: bool = False
@@ -63,79 +47,22 @@ class Job:
     given_up: tuple[str, ...] = ()
     """What the worker could not do, for all certificates."""
 
-    def check(self, ids: Ids) -> None:
-        """Raise what is wrong with all questions of the run."""
-        check_call(self.model, map(self.question, ids.tolist()), self.options)
-
     def inputs(self) -> dict[str, Any]:
         """Identity of everything that outputs depend on, the same in every process."""
         with self.torch_state.in_force():
             graphs = list(self.data) if self.kind == "graph" else [self.data]
             return identity.of_inputs(self.model, graphs)
 
-    def run_identity(self, ids: Ids, settings: dict[str, Any], part: int) -> dict[str, Any]:
-        """Hashes and settings that must agree to resume a run."""
-        inputs = self.inputs()
-        unseen = [name for part in inputs.values() for name in part.get("unseen", [])]
-        if unseen:
-            names = ", ".join(map(one_line, unseen[:5]))
-            warnings.warn(
-                f"whether these stay the same cannot be seen: {names}; if they change, resume into "
-                f"another folder",
-                stacklevel=3,
-            )
-        return {
-            **inputs,
-            "setting": identity.settings_as_text(settings),
-            "seed": self.options["seed"],
-            "queries": {
-                "kind": self.kind,
-                "count": len(ids),
-                "sha256": identity.of_queries(ids),
-                **({} if self.node_type is None else {"node type": self.node_type}),
-                **({"members": identity.of_members(self.members)} if self.members else {}),
-            },
-            "part": part,
-            "version": identity.package_versions(),
-        }
-
-    def explain(self, query: int) -> Explanation | Failure:
-        """Explain one query; whatever it raises but Ctrl-C becomes a `Failure`."""
-        try:
-            data, question = self.question(query)
-            with self.torch_state.in_force():
-                explanation = explain(self.model, data, **question, **self.options)
-            answers = []
-            if self.sufficient is not None:
-                answers.append(explanation.sufficient(self.sufficient))
-            if self.flip:
-                answers.append(explanation.flip())
-            explanation = replace(explanation, answers=tuple(answers))
-            if self.given_up:
-                given_up = (*explanation.certificate.given_up, *self.given_up)
-                certificate = replace(explanation.certificate, given_up=given_up)
-                explanation = replace(explanation, certificate=certificate)
-            if self.kind == "graph":
-                return replace(explanation, graph_index=query)
-            return explanation
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # a single failure must not stop the run
-            return failure_of(query, error)
-
-    def question(self, query: int) -> tuple[Any, dict[str, Any]]:
-        """The graph that a query is about, and the argument of `graphsvx.explain` that asks it."""
-        match self.kind:
-            case "node":
-                node = query if self.node_type is None else (self.node_type, query)
-                return self.data, {"node": node}
-            case "graph":
-                return self.data[query], {"graph": True}
-            case "edge" | "nodes":
-                nodes: Sequence[Any] = self.members[query]
-                if isinstance(self.data, HeteroData):
-                    nodes = [*map(check_graph_with_types(self.data).types.named, nodes)]
-                return self.data, {self.kind: tuple(nodes) if self.kind == "edge" else list(nodes)}
+    def explained(self, item: int) -> Explanation:
+        """The explanation of a query, with the sets that are looked for."""
+        with self.torch_state.in_force():
+            explanation = super().explained(item)
+        answers = [] if self.sufficient is None else [explanation.sufficient(self.sufficient)]
+        answers += [explanation.flip()] if self.flip else []
+        certificate = explanation.certificate
+        given_up = (*certificate.given_up, *self.given_up)
+        certificate = replace(certificate, given_up=given_up)
+        return replace(explanation, answers=tuple(answers), certificate=certificate)
 
     def __call__(self, chunk: Chunk) -> Answer:
         """Explain the queries of a chunk; fewer of them if the worker was asked to stop."""
@@ -227,9 +154,7 @@ class Local(Checked):
 
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | LostChunk]:
         """See `Backend`."""
-        if processes.can_fork() and job.kind != "graph":
-            # Index once here, not in every worker.
-            out_edges(check_graph_of(job.model, job.data))
+        job.index()
         work = job if processes.can_fork() else _SentJob(job, job.inputs())
         for chunk, result in processes.imap_unordered(work, take, self.workers or cores()):
             yield LostChunk(chunk) if isinstance(result, processes.WorkerDied) else result

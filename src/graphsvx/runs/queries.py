@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from torch_geometric.data import Dataset
+from torch_geometric.data import Dataset, HeteroData
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.data import check_graph, check_graph_of, is_typed
@@ -14,26 +15,43 @@ from graphsvx.core.names import find_names
 from graphsvx.core.query import node_list, nodes_of_one_type
 from graphsvx.core.types import node_number
 from graphsvx.errors import InputError
+from graphsvx.many import QuestionKind
+from graphsvx.runs import identity
 from graphsvx.utils.constraints import shown
 
-QueryKind = Literal["node", "nodes", "edge", "graph"]
-Members = tuple[tuple[int, ...], ...]
-"""The nodes of each link or group; of HeteroData they are numbered one type after the other."""
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """What a run asks."""
+
+    kind: QuestionKind
+    ids: Ids
+    """Node ids or positions of graphs, ascending, or positions in `members`."""
+    members: Sequence[Any] = ()
+    """Links and groups, as `explain` takes them."""
+    node_type: str | None = None
+    """HeteroData: the type of the nodes."""
+    numbers: Sequence[Sequence[int]] = ()
+    """The nodes of each link or group, of HeteroData one type after the other."""
+
+    def identity(self) -> dict[str, Any]:
+        """Hashes by which they are known again."""
+        return {
+            "kind": self.kind,
+            "count": len(self.ids),
+            "sha256": identity.of_queries(self.ids),
+            **({} if self.node_type is None else {"node type": self.node_type}),
+            **({"members": identity.of_members(self.numbers)} if self.numbers else {}),
+        }
 
 
-def read_queries(
-    model: Callable[..., Any], data: Any, **selectors: Any
-) -> tuple[QueryKind, Ids, Members, str | None]:
+def read_queries(model: Callable[..., Any], data: Any, **selectors: Any) -> Queries:
     """The queries of a run as its user names them; an InputError if they are none.
 
     Args:
         model: the explained model.
         data: one graph, or a list of graphs.
         selectors: at most one of nodes, graphs, edges and groups.
-
-    Returns:
-        Their kind; node ids or positions of graphs, ascending, or positions in the members; the
-        members of links and groups; the type of the nodes (HeteroData).
 
     """
     named = [name for name, value in selectors.items() if value is not None]
@@ -48,19 +66,17 @@ def read_queries(
     if argument == "graphs" and not is_list:
         raise InputError("graphs= chooses from a list of graphs, but data is one graph")
     if argument in ("edges", "groups"):
-        members = _members(model, data, argument, selected)
-        kind: QueryKind = "edge" if argument == "edges" else "nodes"
-        return kind, np.arange(len(members), dtype=np.int64), members, None
+        return _members(model, data, argument, selected)
     if is_list:
-        return "graph", _ascending(selected, len(data), argument), (), None
+        return Queries("graph", _ascending(selected, len(data), argument))
     if not is_typed(model, data):
-        return "node", _ascending(selected, check_graph(data).num_nodes, argument), (), None
+        return Queries("node", _ascending(selected, check_graph(data).num_nodes, argument))
     node_type, selected, count = nodes_of_one_type(data, selected)
-    return "node", _ascending(selected, count, argument), (), node_type
+    return Queries("node", _ascending(selected, count, argument), node_type=node_type)
 
 
-def _members(model: Callable[..., Any], data: Any, argument: str, listed: Any) -> Members:
-    """Nodes of each link or group."""
+def _members(model: Callable[..., Any], data: Any, argument: str, listed: Any) -> Queries:
+    """Links or groups of nodes."""
     graph = check_graph_of(model, data)
     count = graph.num_nodes
     if hasattr(listed, "tolist"):  # a tensor or an array
@@ -72,8 +88,8 @@ def _members(model: Callable[..., Any], data: Any, argument: str, listed: Any) -
         listed = [[node_number(graph.types, node, entry) for node in nodes] for nodes in listed]
     elif graph.has_types:
         listed = map(find_names(data).node_group, listed)
-    members = tuple(tuple(node_list(nodes, count, entry)) for nodes in listed)
-    for nodes in members:
+    numbers = [node_list(nodes, count, entry) for nodes in listed]
+    for nodes in numbers:
         if not nodes or not 0 <= min(nodes) <= max(nodes) < count:
             raise InputError(
                 f"{argument} must name nodes from 0 to {count - 1}, got {shown(nodes)}"
@@ -81,7 +97,12 @@ def _members(model: Callable[..., Any], data: Any, argument: str, listed: Any) -
         if len(set(nodes)) < len(nodes) or (argument == "edges" and len(nodes) != 2):
             expected = "pairs of two different nodes" if argument == "edges" else "each node once"
             raise InputError(f"{argument} must name {expected}, got {shown(nodes)}")
-    return members
+    typed = isinstance(data, HeteroData)
+    members = [[*map(graph.types.named, nodes)] if typed else nodes for nodes in numbers]
+    positions = np.arange(len(members), dtype=np.int64)
+    if argument == "groups":
+        return Queries("nodes", positions, members, numbers=numbers)
+    return Queries("edge", positions, [*map(tuple, members)], numbers=numbers)
 
 
 def _ascending(selected: Any, count: int, argument: str) -> Ids:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from graphsvx.runs.queries import read_queries
 from graphsvx.runs.store import RunFolder, StoredFile, read_progress, work
 from graphsvx.utils.constraints import Count, Range, Seed, as_int, checked, shown
 from graphsvx.utils.files import as_path
+from graphsvx.utils.printable import one_line
 
 
 @dataclass(frozen=True)
@@ -296,9 +298,7 @@ def start(
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
-    kind, ids, members, node_type = read_queries(
-        model, data, nodes=nodes, graphs=graphs, edges=edges, groups=groups
-    )
+    queries = read_queries(model, data, nodes=nodes, graphs=graphs, edges=edges, groups=groups)
     part = checked(part, Count, "part")
     retry_failed = checked(retry_failed, bool, "retry_failed")
     command = checked(command, str | None, "command")
@@ -311,11 +311,19 @@ def start(
     progress = checked(progress, bool | None, "progress")
     settings = {"method": method, **options}
     options = {**settings, "seed": checked(seed, Seed, "seed")}
-    job = Job(model, data, kind, options, members, node_type, sufficient, flip)
+    of_queries = queries.kind, options, queries.members, queries.node_type
+    job, ids = Job(model, data, *of_queries, sufficient, flip), queries.ids
     settings |= {} if sufficient is None else {"sufficient": sufficient}
     settings |= {"flip": flip} if flip else {}
-    job.check(ids)
-    run_identity = job.run_identity(ids, settings, part)
+    job.check(ids.tolist())
+    run_identity = {
+        **_seen(job.inputs()),
+        "setting": identity.settings_as_text(settings),
+        "seed": options["seed"],
+        "queries": queries.identity(),
+        "part": part,
+        "version": identity.package_versions(),
+    }
     folder = RunFolder(as_path(out, "out"))
     folder.must_be_free()
     with folder.locked():
@@ -333,3 +341,16 @@ def start(
         run_progress = read_progress(folder, ids, part, retry_failed)
         work(job, backend, run_progress, progress, command)
     return open_run(folder.path)
+
+
+def _seen(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Identities of model and data; a warning names what they do not tell."""
+    unseen = [name for part in inputs.values() for name in part.get("unseen", [])]
+    if unseen:
+        names = ", ".join(map(one_line, unseen[:5]))
+        warnings.warn(
+            f"whether these stay the same cannot be seen: {names}; if they change, resume into "
+            f"another folder",
+            stacklevel=3,
+        )
+    return inputs
