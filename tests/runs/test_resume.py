@@ -239,9 +239,9 @@ def test_a_run_has_one_writer_and_any_number_of_readers(tmp_path, impatient) -> 
 
 def test_stopping_leaves_no_process_and_keeps_what_is_done(tmp_path, monkeypatch) -> None:
     class Enough(running._Meter):
-        def count(self, answer) -> None:
-            super().count(answer)
-            if self._answered >= 10:
+        def show(self) -> None:
+            super().show()
+            if self._progress.done.sum() >= 10:
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(running, "_Meter", Enough)

@@ -6,10 +6,10 @@ import hashlib
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,8 +24,7 @@ PACKAGES = ("graphsvx", "torch", "torch_geometric", "numpy", "scipy")
 _DEVICES = ("cpu", "cuda")
 
 
-@dataclass(frozen=True)
-class TorchState:
+class TorchState(NamedTuple):
     """Default type, precision and autocast of a thread."""
 
     default_dtype: torch.dtype
@@ -37,32 +36,25 @@ class TorchState:
     @staticmethod
     def current() -> TorchState:
         """The state of this thread."""
+        devices = [device for device in _DEVICES if torch.is_autocast_enabled(device)]
         return TorchState(
             torch.get_default_dtype(),
             torch.get_float32_matmul_precision(),
             torch.are_deterministic_algorithms_enabled(),
-            tuple(
-                (device, torch.get_autocast_dtype(device))
-                for device in _DEVICES
-                if torch.is_autocast_enabled(device)
-            ),
+            tuple((device, torch.get_autocast_dtype(device)) for device in devices),
         )
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
         """Work in this state, whatever that of the thread is."""
         before = TorchState.current()
-        if before == self:
-            yield
-            return
-        self._set()
-        try:
-            with ExitStack() as stack:
+        with ExitStack() as stack:
+            if before != self:
+                stack.callback(before._set)
+                self._set()
                 for device, dtype in {**dict.fromkeys(_DEVICES), **dict(self.autocast)}.items():
                     stack.enter_context(torch.autocast(device, dtype, dtype is not None))
-                yield
-        finally:
-            before._set()
+            yield
 
     def _set(self) -> None:
         torch.set_default_dtype(self.default_dtype)
@@ -71,16 +63,11 @@ class TorchState:
 
 
 @cache
-def _version(package: str) -> str:
-    """The version of an installed package; reading it parses a file."""
-    return metadata.version(package)
-
-
-def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that results depend on."""
+def package_versions() -> Mapping[str, str]:
+    """Versions of Python and of the packages that results depend on; to read them parses files."""
     # Python compiles the code of a model to different bytecode in different versions.
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"python": python, **{name: _version(name) for name in PACKAGES}}
+    return {"python": python, **{name: metadata.version(name) for name in PACKAGES}}
 
 
 def short_hash(value: Any) -> str:
@@ -98,13 +85,14 @@ def of_graphs(graphs: Sequence[Any]) -> dict[str, Any]:
         digest.update(repr((contents.attributes, contents.code)).encode())
         digest.update(contents.weights.digest())
         unseen += contents.unseen
+    counts = {
+        name: sum(int(getattr(graph, f"num_{name}", None) or 0) for graph in graphs)
+        for name in ("nodes", "edges")
+    }
     return {
         "sha256": digest.hexdigest(),
         "graphs": len(graphs),
-        **{
-            name: sum(int(getattr(graph, f"num_{name}", None) or 0) for graph in graphs)
-            for name in ("nodes", "edges")
-        },
+        **counts,
         **({"attribute": contents.attributes} if len(graphs) == 1 else {}),
         **({"unseen": unseen} if unseen else {}),
     }
@@ -128,7 +116,7 @@ def of_inputs(model: Callable[..., Any], graphs: Sequence[Any]) -> dict[str, Any
     return {
         "model": of_model(model),
         "graph": of_graphs(graphs),
-        "torch": settings_as_text({**vars(TorchState.current()), "hooks": hooks}),
+        "torch": settings_as_text({**TorchState.current()._asdict(), "hooks": hooks}),
     }
 
 

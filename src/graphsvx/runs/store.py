@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import sys
@@ -278,10 +279,9 @@ def _write(path: Path, content: bytes) -> None:
 CHUNK_SECONDS = 1.0
 # Attempts at a query whose worker died.
 TRIES = 3
-# The write buffer is flushed after this many seconds,
-_FLUSH_SECONDS = 2.0
-# or after a chunk that took this many seconds, or when it has this many bytes.
-_COSTLY_SECONDS, _FLUSH_BYTES = 5.0, 64 * 2**20
+# Answers wait so many seconds, or until they have so many bytes, and are written together; a chunk
+# that took as long is written at once.
+_FLUSH_SECONDS, _FLUSH_BYTES = 2.0, 64 * 2**20
 
 
 @dataclass(eq=False)
@@ -301,20 +301,18 @@ class RunProgress:
     damaged: list[str] = field(default_factory=list)
     """Error messages of damaged files, which were removed."""
     _buffer: list[pa.Table] = field(default_factory=list)
-    _bytes: int = 0
     _written: float = field(default_factory=time.monotonic)
 
     def span(self, block: int) -> slice:
         """Positions of a block's queries in `queries`."""
         return slice(block * self.part, (block + 1) * self.part)
 
-    def mark(self, rows: pa.Table) -> Ids:
-        """Mark the queries of these rows as done; returns their positions in `queries`."""
+    def mark(self, rows: pa.Table) -> None:
+        """Mark the queries of these rows as done."""
         positions = np.searchsorted(self.queries, arrow_schema.queries(rows))
         answered = self.done[positions] & ~self.failed[positions]
         self.failed[positions] = arrow_schema.failed(rows) & ~answered
         self.done[positions] = True
-        return positions
 
     def keep(self, block: int, rows: pa.Table) -> None:
         """Write rows of a block; the files of a finished block are merged, ordered by query."""
@@ -331,25 +329,22 @@ class RunProgress:
                 stored.path.unlink(missing_ok=True)
 
     def add(self, answer: Answer) -> None:
-        """Add an answer to the buffer; it is written every 2 s, at 64 MiB, or if it was costly."""
+        """Mark queries as done; their rows are written now or with later ones."""
         if not answer.queries:
             return
+        self.mark(answer.rows)
         self._buffer.append(answer.rows)
-        self._bytes += answer.rows.nbytes
-        if (
-            time.monotonic() - self._written >= _FLUSH_SECONDS
-            or answer.seconds >= _COSTLY_SECONDS
-            or self._bytes >= _FLUSH_BYTES
-        ):
+        waited = max(answer.seconds, time.monotonic() - self._written)
+        size = sum(rows.nbytes for rows in self._buffer)
+        if waited >= _FLUSH_SECONDS or size >= _FLUSH_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Write all buffered rows to the folder."""
+        """Write all rows that wait."""
         if not self._buffer:
             return
-        rows = pa.concat_tables(self._buffer)
-        self._buffer, self._bytes = [], 0
-        blocks = self.mark(rows) // self.part
+        rows, self._buffer = pa.concat_tables(self._buffer), []
+        blocks = np.searchsorted(self.queries, arrow_schema.queries(rows)) // self.part
         for block in np.unique(blocks).tolist():
             block_rows = rows.take(pa.array(np.flatnonzero(blocks == block)))
             self.keep(block, arrow_schema.merged([block_rows]))
@@ -430,41 +425,26 @@ class Scheduler:
 
 
 class _Meter:
-    """Updates the progress bar, and the rate that other processes read from the folder."""
+    """Shows progress in a bar, and tells other processes the rate."""
 
     def __init__(self, progress: RunProgress, bar: Any, command: str | None) -> None:
-        self._folder, self._bar, self._command = progress.folder, bar, command
-        self._start, self._answered = time.monotonic(), 0
-        self._failed = int((progress.failed & progress.done).sum())
-        self._task = bar.add_task(
-            "explaining",
-            total=len(progress.queries),
-            completed=int(progress.done.sum()),
-            rate="-",
-            failed=self._failed,
-        )
+        self._progress, self._bar, self._command = progress, bar, command
+        self._start, self._before = time.monotonic(), int(progress.done.sum())
+        self._last_note = -math.inf
+        self._task = bar.add_task("explaining", total=len(progress.queries), rate="-", failed=0)
         for damaged in progress.damaged:
             text = f"{damaged}; its queries are answered anew"
             bar.console.print(text, style="yellow", markup=False, soft_wrap=True)
-        self._write_note()
+        self.show()
 
-    def count(self, answer: Answer) -> None:
-        self._answered += len(answer.queries)
-        self._failed += int(arrow_schema.failed(answer.rows).sum())
-        self._bar.update(
-            self._task, advance=len(answer.queries), failed=self._failed, rate=f"{self.rate:.1f}"
-        )
-        if time.monotonic() - self._last_note > 1:
-            self._write_note()
-
-    @property
-    def rate(self) -> float:
-        """Queries per second since the start of this process."""
-        return self._answered / max(time.monotonic() - self._start, 1e-9)
-
-    def _write_note(self) -> None:
-        self._last_note = time.monotonic()
-        self._folder.note({"rate": self.rate, "command": self._command})
+    def show(self) -> None:
+        """The number of queries that are done, and how many a second since the start."""
+        now, done = time.monotonic(), int(self._progress.done.sum())
+        rate, failed = (done - self._before) / max(now - self._start, 1e-9), self._progress.failed
+        self._bar.update(self._task, completed=done, failed=int(failed.sum()), rate=f"{rate:.1f}")
+        if now - self._last_note > 1:
+            self._last_note = now
+            self._progress.folder.note({"rate": rate, "command": self._command})
 
 
 def _answers(
@@ -488,26 +468,22 @@ def work(
         TextColumn("{task.fields[failed]} failed"),
     )
     with progress_bar(*columns, shown=sys.stderr.isatty() if shown is None else shown) as bar:
-        meter = _Meter(progress, bar, command)
-        if not progress.done.all():
-            _answer(job, backend, progress, meter)
-
-
-def _answer(job: Job, backend: Backend, progress: RunProgress, meter: _Meter) -> None:
-    scheduler = Scheduler(progress)
-    try:
-        with closing(_answers(job, backend, scheduler)) as answers:
-            for result in answers:
-                if isinstance(result, LostChunk):
-                    answer = _failures(scheduler.put_back(result.queries), result.reason)
-                else:
-                    answer = result
-                    scheduler.learn(answer)
-                progress.add(answer)
-                meter.count(answer)
-    finally:
-        # Also after Ctrl-C: finished answers are stored.
-        progress.flush()
+        meter, scheduler = _Meter(progress, bar, command), Scheduler(progress)
+        if progress.done.all():
+            return
+        try:
+            with closing(_answers(job, backend, scheduler)) as answers:
+                for result in answers:
+                    if isinstance(result, LostChunk):
+                        answer = _failures(scheduler.put_back(result.queries), result.reason)
+                    else:
+                        answer = result
+                        scheduler.learn(answer)
+                    progress.add(answer)
+                    meter.show()
+        finally:
+            # Also after Ctrl-C: finished answers are stored.
+            progress.flush()
 
 
 def _failures(queries: list[int], reason: str) -> Answer:

@@ -73,21 +73,23 @@ class NotebookBar(AbstractContextManager["NotebookBar"]):
         self._handle.update(self._html(""))
 
     def add_task(
-        self, description: str, total: float | None = None, completed: int = 0, **_: Any
+        self, description: str, total: float | None = None, completed: float = 0, **_: Any
     ) -> TaskID:
         """Begin with `completed` of `total` steps."""
         self._title, self._total, self._done = description, total or 0, completed
         return TaskID(0)
 
-    def advance(self, _task: TaskID, steps: float = 1) -> None:
-        """Go on by some steps; drawn at most five times a second."""
-        self._done += steps
+    def advance(self, task: TaskID, steps: float = 1) -> None:
+        """Go on by some steps."""
+        self.update(task, steps)
+
+    def update(
+        self, _task: TaskID, advance: float = 0, *, completed: float | None = None, **_: Any
+    ) -> None:
+        """Go on by some steps, or up to so many; drawn at most five times a second."""
+        self._done = self._done + advance if completed is None else completed
         if time.monotonic() - self._last > 0.2:
             self._last = time.monotonic()
             element = f'<progress value="{self._done:g}" max="{self._total:g}"></progress>'
             counts = f"{self._done:g}/{self._total:g}"
             self._handle.update(self._html(f"{self._title} {element} {counts}"))
-
-    def update(self, task: TaskID, advance: float = 0, **_: Any) -> None:
-        """Go on by `advance` steps."""
-        self.advance(task, advance)
