@@ -72,11 +72,10 @@ class Range:
         low, high = (
             f"{end:,}" if isinstance(end, int) else f"{end:g}" for end in (self.least, self.most)
         )
-        if self.most == math.inf:
-            return f"above {low}" if self.inside else f"of at least {low}"
-        if self.inside:
-            return f"above {low} and below {high}"
-        return f"of at least {low} and at most {high}"
+        words = [f"above {low}" if self.inside else f"of at least {low}"]
+        if self.most != math.inf:
+            words.append(f"below {high}" if self.inside else f"at most {high}")
+        return " and ".join(words)
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ class Block:
     """Description for error messages, e.g. "a mask, such as Paired()"."""
     arguments: int
     attributes: tuple[str, ...] = ()
-    error: type[InputError] = InputError
 
     def allows(self, value: Any) -> bool:
         """Whether a value is such a callable and has the required attributes."""
@@ -103,21 +101,6 @@ class Block:
 
     def __str__(self) -> str:
         return self.what
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """One of these names."""
-
-    names: tuple[str, ...]
-    error: type[InputError] = InputError
-
-    def allows(self, value: Any) -> bool:
-        """Whether a name is one of them."""
-        return value in self.names
-
-    def __str__(self) -> str:
-        return f"one of {', '.join(self.names)}"
 
 
 @dataclass(frozen=True)
@@ -179,7 +162,7 @@ class ArrayOf:
     array: Array
 
 
-Rule = Range | Block | OneOf
+Rule = Range | Block
 Count = Annotated[int, Range(1, MOST)]
 Workers = Annotated[int, Range(1, 10_000)]
 Seed = Annotated[int, Range(0, 2**63 - 1)]
@@ -230,8 +213,8 @@ def checked(value: Any, hint: Any, name: str) -> Any:
     try:
         return _fitted(value, hint)
     except Misfit:
-        rule = _mark(get_args(hint), Rule)
-        error = rule.error if rule else InputError
+        limits = _mark(get_args(hint), Range)
+        error = limits.error if limits else InputError
         raise error(f"{name} must be {expected(hint)}, got {shown(value)}") from None
 
 
@@ -286,10 +269,7 @@ def _mark(marks: Iterable[Any], kind: Any) -> Any:
 
 def _unmarked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """An annotation without what `Annotated` adds, and that."""
-    if get_origin(hint) is not Annotated:
-        return hint, ()
-    kind, *marks = get_args(hint)
-    return kind, tuple(marks)
+    return (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
 
 
 # --- kinds of annotations ------------------------------------------------------------------
@@ -298,35 +278,33 @@ def _unmarked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 class _Kind(NamedTuple):
     """How a kind of annotation is read; each function is given what is in its brackets."""
 
-    fit: Callable[[Any, tuple[Any, ...], bool], Any]
+    fit: Callable[[Any, Any, bool], Any]
     """A value as the annotation says, or a `Misfit`; True: the value is read from JSON."""
-    words: Callable[[tuple[Any, ...]], list[str]]
+    words: Callable[[Any], list[str]]
     """Its alternatives in error messages."""
-    schema: Callable[[tuple[Any, ...]], dict[str, Any]]
+    schema: Callable[[Any], dict[str, Any]]
 
 
-def _kind_of(hint: Any) -> tuple[_Kind, tuple[Any, ...]]:
-    """The kind of an unmarked annotation, and what is in its brackets."""
-    origin, inside = get_origin(hint), get_args(hint)
-    if origin is Sequence:
-        return _KINDS[tuple], (*inside, Ellipsis)
-    if origin in (dict, Mapping):
-        return _KINDS[dict], (origin, *inside)
-    if (origin or hint) in _KINDS:
-        return _KINDS[origin or hint], inside
-    return _INSTANCE, (origin or hint,)
+def _read(hint: Any) -> tuple[_Kind, tuple[Any, ...], tuple[Any, ...]]:
+    """The kind of an annotation, what is in its brackets, and what `Annotated` adds."""
+    plain, marks = _unmarked(hint)
+    kind, inside = get_origin(plain) or plain, get_args(plain)
+    if kind is Sequence:
+        return _KINDS[tuple], (*inside, Ellipsis), marks
+    if kind in (dict, Mapping):
+        return _KINDS[dict], (kind, *inside), marks
+    return (_KINDS[kind], inside, marks) if kind in _KINDS else (_INSTANCE, (kind,), marks)
 
 
 def _fitted(value: Any, hint: Any, stored: bool = False) -> Any:
     """A value as its annotation says; `stored`: read from JSON."""
-    hint, marks = _unmarked(hint)
-    kind, inside = _kind_of(hint)
+    kind, inside, marks = _read(hint)
     if marks and value is None and NoneType in inside:
         return None
     if stored and (array := _mark(marks, Array)):
         return value if isinstance(value, Tensor) else array.tensor(value)
     if stored and _mark(marks, ArrayOf):
-        return _record(value, hint, marks)
+        return _record(value, inside[0], marks)
     value = kind.fit(value, inside, stored)
     if not all(mark.allows(value) for mark in marks if isinstance(mark, Rule)):
         raise Misfit
@@ -387,10 +365,8 @@ def _numbers(values: Tensor | np.ndarray[Any, Any] | np.generic) -> Any:
 
 def _mapping(value: Any, inside: tuple[Any, ...], stored: bool) -> Any:
     kind, of_names, of_entries = inside
-    _instance(value, kind)
-    entries = {
-        _fitted(name, of_names): _fitted(entry, of_entries, stored) for name, entry in value.items()
-    }
+    items = _instance(value, kind).items()
+    entries = {_fitted(name, of_names): _fitted(entry, of_entries, stored) for name, entry in items}
     return entries if stored else value
 
 
@@ -486,7 +462,6 @@ _KINDS: dict[Any, _Kind] = {
     float: _plain(_float, "a number", ["number", "null"]),
     str: _plain(lambda value, *_: str(_instance(value, str)), "text", "string"),
     NoneType: _NONE,
-    None: _NONE,
     Any: _Kind(lambda value, *_: value, lambda _: ["Any"], lambda _: {}),
     Literal: _Kind(_literal, lambda choices: [*map(repr, choices)], lambda c: {"enum": list(c)}),
     Union: _UNION,
@@ -507,9 +482,8 @@ def expected(hint: Any) -> str:
 
 
 def _alternatives(hint: Any) -> list[str]:
-    hint, marks = _unmarked(hint)
-    kind, inside = _kind_of(hint)
-    words = [str(mark) for mark in marks if isinstance(mark, (Block, OneOf))]
+    kind, inside, marks = _read(hint)
+    words = [str(mark) for mark in marks if isinstance(mark, Block)]
     ranges = [str(mark) for mark in marks if isinstance(mark, Range)]
     return words or [
         word if word == "None" else " ".join([word, *ranges]) for word in kind.words(inside)
@@ -519,28 +493,21 @@ def _alternatives(hint: Any) -> list[str]:
 # --- records that are saved ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RecordField:
-    """One field of a record: its name, annotation, and whether it has no default."""
+class RecordField(NamedTuple):
+    """One field of a record."""
 
     name: str
     hint: Any
+    required: bool
+    """Whether it has no default."""
     type: Any
     """The annotation without marks."""
     marks: tuple[Any, ...]
     """What `Annotated` adds."""
-    required: bool
-
-    @property
-    def array(self) -> Array | None:
-        """Of a tensor."""
-        array: Array | None = _mark(self.marks, Array)
-        return array
-
-    @property
-    def is_column(self) -> bool:
-        """Whether tables hold it in a column of its own."""
-        return _mark(self.marks, (Array, Column)) is not None
+    array: Array | None
+    """Of a tensor."""
+    is_column: bool
+    """Whether tables hold it in a column of its own."""
 
 
 @cache
@@ -549,15 +516,13 @@ def record_fields(record: Any, marks: tuple[Any, ...] = ()) -> tuple[RecordField
     hints = dict(_hints(record))
     if other := _mark(marks, ArrayOf):
         hints[other.field] = Annotated[Tensor, other.array]
-    return tuple(
-        RecordField(
-            field.name,
-            hints[field.name],
-            *_unmarked(hints[field.name]),
-            field.default is MISSING and field.default_factory is MISSING,
-        )
-        for field in fields(record)
-    )
+    declared = []
+    for field in fields(record):
+        hint, required = hints[field.name], field.default is field.default_factory is MISSING
+        of_field = _unmarked(hint)[1]
+        array, is_column = _mark(of_field, Array), _mark(of_field, Array | Column) is not None
+        declared.append(RecordField(field.name, hint, required, *_unmarked(hint), array, is_column))
+    return tuple(declared)
 
 
 def as_json(value: Any) -> Any:
@@ -586,11 +551,8 @@ def from_json(hint: Any, value: Any, name: str) -> Any:
 
 def schema_of(hint: Any) -> dict[str, Any]:
     """JSON Schema (2020-12) of what `as_json` writes for a value with this annotation."""
-    hint, marks = _unmarked(hint)
-    kind, inside = _kind_of(hint)
+    kind, inside, marks = _read(hint)
     if array := _mark(marks, Array):
         schema = array.json_schema()
         return {"anyOf": [schema, {"type": "null"}]} if NoneType in inside else schema
-    if _mark(marks, ArrayOf):
-        return _schema_of_record(hint, marks)
-    return kind.schema(inside)
+    return _schema_of_record(inside[0], marks) if _mark(marks, ArrayOf) else kind.schema(inside)

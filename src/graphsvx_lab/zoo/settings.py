@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy
 import torch
@@ -22,7 +22,6 @@ from graphsvx.utils.constraints import (
     Checked,
     Count,
     NotNegative,
-    OneOf,
     Range,
     Rate,
     Seed,
@@ -46,6 +45,10 @@ MODELS = {
     **dict.fromkeys(("acm", "typed-motifs", "southern-women"), TYPED_MODELS),
     "fb15k-237": RELATIONAL_MODELS,
 }
+if TYPE_CHECKING:
+    ModelName = str
+else:
+    ModelName = Literal[*BLOCK_MODELS, *RELATIONAL_MODELS]
 Width = Annotated[int, Range(1, 1_000_000)]
 """Units, features or classes."""
 
@@ -73,7 +76,7 @@ class Settings(Checked):
     """
 
     family: Family = "blocks"
-    model: Annotated[str, OneOf((*BLOCK_MODELS, *RELATIONAL_MODELS))] = "graphconv"
+    model: ModelName = "graphconv"
     hidden: Width = 20
     layers: Annotated[int, Range(1, 1000)] = 3
     heads: Annotated[int, Range(1, 1000)] = 1
