@@ -49,6 +49,9 @@ class _Question:
     """Positions of its edges there."""
 
 
+_Answer = tuple[_Question, Explanation]
+
+
 class GraphSVXAlgorithm(ExplainerAlgorithm):
     """An algorithm for `torch_geometric.explain.Explainer`, in the place of `GNNExplainer`.
 
@@ -103,13 +106,11 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
     def supports(self) -> bool:
         """True if the configuration is supported; otherwise raises `UnsupportedError`."""
         config = self.explainer_config
-        for setting, is_asked in (
-            ("an edge mask", config.edge_mask_type is not None),
-            ('node_mask_type="attributes"', config.node_mask_type == MaskType.attributes),
-        ):
-            if is_asked and not isinstance(self.method, GraphSVX):
-                raise UnsupportedError(f"{setting} needs the method GraphSVX")
-        return True
+        attributes = config.node_mask_type == MaskType.attributes
+        if isinstance(self.method, GraphSVX) or not (config.edge_mask_type or attributes):
+            return True
+        setting = "an edge mask" if config.edge_mask_type else 'node_mask_type="attributes"'
+        raise UnsupportedError(f"{setting} needs the method GraphSVX")
 
     def forward(
         self,
@@ -132,25 +133,25 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         data: Any = hetero_data(*arguments) if typed else plain_data(*arguments)
         questions = self._questions(data, typed, target, index, kwargs)
         converted: Any = CreditedHeteroExplanation() if typed else CreditedExplanation()
-        records: list[Explanation] = []
+        answers: list[_Answer] = []
         if nodes is not None:
             # Typed graphs have no cells: the credit of a node is spread over its columns.
             spread = typed and nodes == MaskType.attributes
             method = self.method if spread else self._node_method()
-            explained = self._explained(model, questions, method)
-            set_node_credit(converted, questions, explained, nodes, data)
+            answers = self._answers(model, questions, method)
+            set_node_credit(converted, answers, nodes, data)
             centres = nodes == MaskType.object and index is not None
-            marked = [node for e in explained for node in e.centres] if centres else []
-            set_masks(converted, explained[0].hetero, "node", marked)
-            records += explained
+            marked = [node for _, e in answers for node in e.centres] if centres else []
+            set_masks(converted, answers[0][1].hetero, "node", marked)
         if edges is not None:
             of_nodes: Any = self.method  # GraphSVX, as `supports` says
             method = of_nodes.with_settings(players=Edges(hops=of_nodes.players.hops))
-            explained = self._explained(model, questions, method)
-            set_edge_credit(converted, questions, explained, data)
-            set_masks(converted, explained[0].hetero, "edge")
-            records += explained
+            of_edges = self._answers(model, questions, method)
+            set_edge_credit(converted, of_edges, data)
+            set_masks(converted, of_edges[0][1].hetero, "edge")
+            answers = [*answers, *of_edges]
         converted = converted.to((target if typed else data.x).device)
+        records = [explanation for _, explanation in answers]
         converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
         return converted
 
@@ -210,9 +211,9 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             return {}
         return {"target": int(target.reshape(-1)[position])}
 
-    def _explained(
+    def _answers(
         self, model: torch.nn.Module, questions: Sequence[_Question], method: Method
-    ) -> list[Explanation]:
+    ) -> list[_Answer]:
         returns = self.model_config.return_type
         regression = self.model_config.mode == ModelMode.regression
         options: dict[str, Any] = {
@@ -221,22 +222,20 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             "output": "raw" if returns is None else returns.value,
             "scale": "value" if regression else "probability",
         }
-        return [
-            explain(model, question.data, **options, **question.arguments) for question in questions
-        ]
+        return [(q, explain(model, q.data, **options, **q.arguments)) for q in questions]
 
     def _node_method(self) -> Method:
-        method = self.method
+        method, asked = self.method, self.explainer_config.node_mask_type
         if not isinstance(method, GraphSVX) or not isinstance(method.players, DefaultPlayers):
+            return method
+        if asked == MaskType.object:
             return method
         kind = method.players
         shared: Any = {"hops": kind.hops, "features": kind.features, "reference": kind.reference}
-        if self.explainer_config.node_mask_type == MaskType.attributes:
-            cells = Cells(**shared, top_nodes=MOST_CELLS, top_features=16)
-            return method.with_settings(players=cells)
-        if self.explainer_config.node_mask_type == MaskType.common_attributes:
-            return method.with_settings(players=SubgraphFeatures(**shared))
-        return method
+        players: Any = SubgraphFeatures(**shared)
+        if asked == MaskType.attributes:
+            players = Cells(**shared, top_nodes=MOST_CELLS, top_features=16)
+        return method.with_settings(players=players)
 
 
 def _positions(index: int | Tensor | None, count: int) -> list[int]:
@@ -251,28 +250,22 @@ def _positions(index: int | Tensor | None, count: int) -> list[int]:
 # Signed credit, as the masks of `torch_geometric.explain` are made of.
 
 
-def set_node_credit(
-    converted: Any,
-    questions: Sequence[_Question],
-    explanations: Sequence[Explanation],
-    kind: MaskType,
-    data: Any,
-) -> None:
+def set_node_credit(converted: Any, answers: Sequence[_Answer], kind: MaskType, data: Any) -> None:
     """Average signed credit of nodes, or of their features, as `node_credit` by node type.
 
     An explained node has the credit of its own features.
     """
-    types, attributes = explanations[0].hetero, kind == MaskType.attributes
+    types, attributes = answers[0][1].hetero, kind == MaskType.attributes
     if attributes and types is None:
         cells = torch.zeros(data.x.shape, dtype=torch.float64)
-        for question, explanation in zip(questions, explanations, strict=True):
+        for question, explanation in answers:
             cells[question.nodes] += cell_credit(explanation, question.data)
-        converted.node_credit = (cells / len(explanations)).float()
+        converted.node_credit = (cells / len(answers)).float()
         return
-    features = torch.stack([feature_credit(explanation) for explanation in explanations])
+    features = torch.stack([feature_credit(explanation) for _, explanation in answers])
     nodes = torch.zeros(data.num_nodes, dtype=torch.float64)
-    for question, explanation in zip(questions, explanations, strict=True):
-        nodes[question.nodes] += node_credit(explanation) / len(explanations)
+    for question, explanation in answers:
+        nodes[question.nodes] += node_credit(explanation) / len(answers)
     if types is None:
         converted.feature_credit = features.mean(0).float()
     columns = stores_of(converted, types, "feature")
@@ -289,23 +282,21 @@ def set_node_credit(
             continue
         width = max(1, len(mean)) if attributes else 1
         credit = nodes[part, None].repeat(1, width) / width
-        for explanation, of_features in zip(explanations, features[:, type_columns], strict=True):
-            share = of_features / (max(1, len(explanation.centres)) * len(explanations))
+        for (_, explanation), of_features in zip(answers, features[:, type_columns], strict=True):
+            share = of_features / (max(1, len(explanation.centres)) * len(answers))
             for centre in explanation.centres:
                 if centre in inside:
                     credit[centre - inside.start] += share if width > 1 else share.sum()
         store.node_credit = credit.float()
 
 
-def set_edge_credit(
-    converted: Any, questions: Sequence[_Question], explanations: Sequence[Explanation], data: Any
-) -> None:
+def set_edge_credit(converted: Any, answers: Sequence[_Answer], data: Any) -> None:
     """Average signed credit of edges as `edge_credit` by edge type."""
-    types = explanations[0].hetero
+    types = answers[0][1].hetero
     total = torch.zeros(data.num_edges, dtype=torch.float64)
-    for question, explanation in zip(questions, explanations, strict=True):
+    for question, explanation in answers:
         columns = question.data.edge_index if types is None else None
-        total[question.edges] += edge_credit(explanation, columns) / len(explanations)
+        total[question.edges] += edge_credit(explanation, columns) / len(answers)
     for store, part in stores_of(converted, types, "edge"):
         store.edge_credit = total[part].float()
 
