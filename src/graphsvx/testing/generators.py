@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from graphsvx.api import explain
 from graphsvx.core.arrays import Bools, Floats, derive_rng
@@ -20,7 +21,7 @@ from graphsvx.generators import GameSetup, Generator
 from graphsvx.masks.base import all_rows
 from graphsvx.methods import Edges, GraphSVX, Nodes, NodesAndFeatures, PlayerKind
 from graphsvx.testing.laws import Laws, random_graph, random_model, random_numbers
-from graphsvx.testing.oracle import distances, shapley_of_table
+from graphsvx.testing.oracle import distances, probability_of, shapley_of_table
 from graphsvx.utils.exclusive import exclusive
 
 _MOST_PLAYERS = 7
@@ -248,12 +249,11 @@ def _check_credit(
 def _scores(model: torch.nn.Module, query: Query, field: Field, batch: Perturbations) -> Floats:
     """Probabilities of the explained node, one call on the whole graph for each coalition."""
     graph, scores = query.graph, []
-    ids = torch.from_numpy(field.ids[: field.size])
+    score, ids = probability_of(model, int(query.centres[0])), field.ids[: field.size]
     for edges, features in zip(batch.active_edges(field), _features(batch), strict=True):
         keep = np.ones(graph.edge_index.shape[1], dtype=bool)
         keep[field.edges] = edges
         x = graph.x.clone()
         x[ids] = features
-        out = model(x, graph.edge_index[:, torch.from_numpy(keep)])
-        scores.append(out[int(query.centres[0])].softmax(-1).detach())
+        scores.append(score(Data(x=x, edge_index=graph.edge_index[:, torch.from_numpy(keep)])))
     return torch.stack(scores).numpy()

@@ -24,7 +24,7 @@ from graphsvx.masks import All, Auto, Mask, Masks, Paired
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.baseline import Method
 from graphsvx.results.explanation import Explanation
-from graphsvx.testing.oracle import distances, shapley_of_table
+from graphsvx.testing.oracle import distances, probability_of, shapley_of_table
 
 
 @dataclass(frozen=True)
@@ -389,12 +389,7 @@ def _check_record(
         return
     centres = {"node": [0], "nodes": [0, 1], "graph": []}[kind]
     laws.require(list(explanation.centres) == centres, "centres are those asked for")
-    with torch.no_grad():
-        if kind == "graph":
-            scores = model(data.x, data.edge_index, torch.zeros(len(data.x), dtype=torch.long))
-        else:
-            scores = model(data.x, data.edge_index)[centres]
-    prediction = float(scores.softmax(-1).mean(0)[explanation.target])
+    prediction = probability_of(model, *centres, target=explanation.target)(data)
     close = abs(explanation.prediction - prediction) < 1e-5
     laws.require(close, "prediction is the model's own")
     features, nodes, edges = explanation.feature_ids, explanation.node_ids, explanation.edge_ids

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from graphsvx.errors import error_text
 
+T = TypeVar("T")
 _LONGEST = 200  # characters of an error's message
 _sentences: ContextVar[list[str] | None] = ContextVar("sentences", default=None)
 
 
 @contextmanager
-def collected() -> Iterator[list[str]]:
-    """The sentences that are noted within the block, each once, in their order."""
-    sentences: list[str] = []
-    token = _sentences.set(sentences)
+def within(variable: ContextVar[Any], value: T) -> Iterator[T]:
+    """The variable has this value within the block."""
+    token = variable.set(value)
     try:
-        yield sentences
+        yield value
     finally:
-        _sentences.reset(token)
+        variable.reset(token)
+
+
+def collected() -> AbstractContextManager[list[str]]:
+    """The sentences that are noted within the block, each once, in their order."""
+    return within(_sentences, [])
 
 
 def note(sentences: Iterable[str]) -> None:
@@ -87,11 +93,6 @@ def components() -> Components:
     return _used.get()
 
 
-@contextmanager
-def only(parts: Components) -> Iterator[None]:
+def only(parts: Components) -> AbstractContextManager[Components]:
     """Estimates in this block use these components."""
-    token = _used.set(parts)
-    try:
-        yield
-    finally:
-        _used.reset(token)
+    return within(_used, parts)

@@ -17,14 +17,17 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import product
 from threading import RLock, get_ident, local
+from typing import Any
 
 import torch
 from threadpoolctl import LibController, ThreadpoolController
+
+from graphsvx.utils.context import within
 
 # Seconds that a fork waits for an explanation to end. At that point nothing is changed, and no
 # thread is inside a library that may hold a lock of its own.
@@ -158,14 +161,9 @@ class Interrupted(BaseException):
     """Nobody wants the result of the running work; like KeyboardInterrupt not an `Exception`."""
 
 
-@contextmanager
-def interruptible(is_unwanted: Callable[[], bool]) -> Iterator[None]:
+def interruptible(is_unwanted: Callable[[], bool]) -> AbstractContextManager[Any]:
     """Work in this context raises `Interrupted` at its next model call once `is_unwanted()`."""
-    token = _is_unwanted.set(is_unwanted)
-    try:
-        yield
-    finally:
-        _is_unwanted.reset(token)
+    return within(_is_unwanted, is_unwanted)
 
 
 def stop_if_unwanted() -> None:

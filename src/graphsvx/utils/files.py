@@ -28,30 +28,25 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     is atomic; it is removed on any error, Ctrl-C included. A file that cannot be written, in the
     block too, is a DataError.
     """
-    path = as_path(path)
+    path, part = as_path(path), None
     try:
         # Replace the target of a symbolic link, not the link (realpath allows circular links).
-        with _replacing(Path(os.path.realpath(path))) as part:
-            yield part
-    except OSError as error:
-        reason = error.strerror or first_line(error)
-        raise DataError(f"{path} cannot be written: {reason}; choose another file") from error
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    if path.exists() and not path.is_file():
-        raise OSError("it is a folder or a device, not a file that can be replaced")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".part-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    part = Path(name)
-    try:
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            raise OSError("it is a folder or a device, not a file that can be replaced")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".part-", suffix=target.suffix, dir=target.parent)
+        part = Path(name)
+        os.close(handle)
         yield part
         # mkstemp makes private files; results should have the user's usual rights.
         umask = os.umask(0)
         os.umask(umask)
         part.chmod(0o666 & ~umask)
-        part.replace(path)
+        part.replace(target)
+    except OSError as error:
+        reason = error.strerror or first_line(error)
+        raise DataError(f"{path} cannot be written: {reason}; choose another file") from error
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            part.unlink(missing_ok=True)
