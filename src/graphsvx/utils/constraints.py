@@ -104,6 +104,20 @@ class Block:
 
 
 @dataclass(frozen=True)
+class OneOf:
+    """One of these names."""
+
+    names: tuple[str, ...]
+
+    def allows(self, value: Any) -> bool:
+        """Whether a name is one of them."""
+        return value in self.names
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.names)}"
+
+
+@dataclass(frozen=True)
 class Converted:
     """The value is replaced by `by(value, name)`, which raises its own errors."""
 
@@ -162,7 +176,7 @@ class ArrayOf:
     array: Array
 
 
-Rule = Range | Block
+Rule = Range | Block | OneOf
 Count = Annotated[int, Range(1, MOST)]
 Workers = Annotated[int, Range(1, 10_000)]
 Seed = Annotated[int, Range(0, 2**63 - 1)]
@@ -483,7 +497,7 @@ def expected(hint: Any) -> str:
 
 def _alternatives(hint: Any) -> list[str]:
     kind, inside, marks = _read(hint)
-    words = [str(mark) for mark in marks if isinstance(mark, Block)]
+    words = [str(mark) for mark in marks if isinstance(mark, Block | OneOf)]
     ranges = [str(mark) for mark in marks if isinstance(mark, Range)]
     return words or [
         word if word == "None" else " ".join([word, *ranges]) for word in kind.words(inside)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy
 import torch
@@ -22,6 +22,7 @@ from graphsvx.utils.constraints import (
     Checked,
     Count,
     NotNegative,
+    OneOf,
     Range,
     Rate,
     Seed,
@@ -45,10 +46,6 @@ MODELS = {
     **dict.fromkeys(("acm", "typed-motifs", "southern-women"), TYPED_MODELS),
     "fb15k-237": RELATIONAL_MODELS,
 }
-if TYPE_CHECKING:
-    ModelName = str
-else:
-    ModelName = Literal[*BLOCK_MODELS, *RELATIONAL_MODELS]
 Width = Annotated[int, Range(1, 1_000_000)]
 """Units, features or classes."""
 
@@ -76,7 +73,7 @@ class Settings(Checked):
     """
 
     family: Family = "blocks"
-    model: ModelName = "graphconv"
+    model: Annotated[str, OneOf((*BLOCK_MODELS, *RELATIONAL_MODELS))] = "graphconv"
     hidden: Width = 20
     layers: Annotated[int, Range(1, 1000)] = 3
     heads: Annotated[int, Range(1, 1000)] = 1
