@@ -49,7 +49,7 @@ def test_its_edges_are_those_of_the_graph(seed: int, both_ways: bool):
     # No two nodes have the same features: rows say who is who.
     for side in range(2):
         ends = data.edge_index[side, torch.from_numpy(reference_graph.edges)]
-        assert torch.equal(reference_graph.x[reference_graph.edge_index[side]], data.x[ends])
+        assert torch.equal(reference_graph.x[reference_graph.ends[side]], data.x[ends])
     into = set(graph.index.edges_into(field.ids[: field.size]).tolist())
     assert into < set(reference_graph.edges.tolist())
     assert len(reference_graph.x) == len({tuple(row) for row in reference_graph.x.tolist()})

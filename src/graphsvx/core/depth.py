@@ -23,15 +23,24 @@ from graphsvx.utils.exclusive import taking_back
 def message_passing_depth(model: Model, graph: Graph) -> int | None:
     """Number of message-passing rounds in one call: the radius of the receptive field.
 
+    None if no round was counted (not a PyG model).
+    """
+    left = rounds_left(model, graph)
+    return None if left is None else max(left) + 1
+
+
+def rounds_left(model: Model, graph: Graph) -> tuple[int, ...] | None:
+    """For each round of message passing in one call, in order: how many follow it.
+
     Counted by running the model once on a graph of one node, which also sees layers that pass
-    messages several times (APPNP, SGC). None if no round was counted (not a PyG model). A
-    ModelError where that graph is too small for the model.
+    messages several times (APPNP, SGC). None if no round was counted. A ModelError where that graph
+    is too small for the model.
     """
     layers = [layer for layer in model.submodules if isinstance(layer, MessagePassing)]
     if not layers:
         return None
     if graph.has_types:
-        return _depth_by_type(model, graph, layers)
+        return _rounds_by_type(model, graph, layers)
     rounds: list[Any] = []
     first, no_edges, pair = (
         torch.zeros(size, dtype=torch.long, device=graph.x.device) for size in (1, 0, (2, 1))
@@ -40,7 +49,11 @@ def message_passing_depth(model: Model, graph: Graph) -> int | None:
     further = graph.attributes_at(first, no_edges)
     with _after_each_round(layers, rounds.append):
         model(graph.x[:1], graph.edge_index[:, :0], weight, attr, first, pair, further)
-    return len(rounds) or None
+    return _one_after_the_other(rounds)
+
+
+def _one_after_the_other(rounds: list[Any]) -> tuple[int, ...] | None:
+    return tuple(reversed(range(len(rounds)))) or None
 
 
 @contextmanager
@@ -62,8 +75,10 @@ def _after_each_round(
         yield
 
 
-def _depth_by_type(model: Model, graph: Graph, layers: list[MessagePassing]) -> int | None:
-    """The longest chain of message-passing rounds from the input to the outputs.
+def _rounds_by_type(
+    model: Model, graph: Graph, layers: list[MessagePassing]
+) -> tuple[int, ...] | None:
+    """How many rounds follow each one on the longest way from its output to those of the model.
 
     Layers of one round for several edge types run side by side, so calls are not counted but
     followed through torch's record of the computation. Without such a record all calls are
@@ -82,7 +97,7 @@ def _chain(
     layers: list[MessagePassing],
     inputs: Inputs,
     rows_of_tables: bool = False,
-) -> int | None:
+) -> tuple[int, ...] | None:
     pairs = torch.zeros(2, 1, dtype=torch.long, device=graph.x.device)
     batch = {name: torch.zeros_like(rows) for name, rows in inputs.node_rows.items()}
     rounds: list[list[Any]] = []
@@ -99,7 +114,11 @@ def _chain(
         inputs = replace(inputs, x=x, batch=batch, pairs=pairs, relation=0)
         out = model.run(graph, inputs, rows_of_tables)
     ends = _steps(out.values() if isinstance(out, Mapping) else [out])
-    return _longest_chain(ends, set(chain(*rounds))) or len(rounds) or None
+    after = _marked_after(ends, set(chain(*rounds)))
+    if after.keys().isdisjoint(chain(*rounds)):
+        return _one_after_the_other(rounds)
+    # What is computed and not used has nothing after it.
+    return tuple(max((after.get(step, 0) for step in steps), default=0) for steps in rounds)
 
 
 def _steps(tensors: Iterable[Any]) -> list[Any]:
@@ -119,16 +138,23 @@ def sample_by_type(graph: Graph, per_type: int = 3) -> Inputs:
     return part_of(graph, np.unique(np.concatenate([first, ends.reshape(-1)])), edges)
 
 
-def _longest_chain(ends: list[Any], marked: set[Any]) -> int:
-    """Largest number of marked steps on a path through the autograd graph."""
-    length: dict[Any, int] = {}
+def _marked_after(ends: list[Any], marked: set[Any]) -> dict[Any, int]:
+    """For each step that `ends` come from: the most marked ones on a way from it to an end."""
+    order: dict[Any, bool] = {}
     stack = [(step, False) for step in ends]
     while stack:
         step, done = stack.pop()
-        before = [following for following, _ in step.next_functions if following is not None]
         if done:
-            most = max((length[following] for following in before), default=0)
-            length[step] = most + (step in marked)
-        elif step not in length:
-            stack += [(step, True), *((following, False) for following in before)]
-    return max((length[step] for step in ends), default=0)
+            order[step] = order.pop(step)  # after all that it was computed from
+        elif step not in order:
+            order[step] = True
+            stack += [(step, True), *((before, False) for before in _inputs(step))]
+    after = dict.fromkeys(order, 0)
+    for step in reversed(order):
+        for before in _inputs(step):
+            after[before] = max(after[before], after[step] + (step in marked))
+    return after
+
+
+def _inputs(step: Any) -> list[Any]:
+    return [before for before, _ in step.next_functions if before is not None]

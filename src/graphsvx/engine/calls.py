@@ -1,123 +1,172 @@
-"""Calls of a model that takes nodes and edges by type, from numbers of nodes, edges and rows."""
+"""One call of a model on nodes and edges of its graph, or on copies of these side by side.
+
+Nodes and edges are sorted by type, for models that take them so; a graph without types has one of
+each.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Ids, as_tensor, no_ids
+from graphsvx.core.arrays import Ids, as_tensor
 from graphsvx.core.calling import Inputs, edges_by_type, sorted_by_kind
-from graphsvx.core.graph import Graph
 from graphsvx.core.model import rows_of
 from graphsvx.core.query import Query
-from graphsvx.engine.lazy import SharedRows, plain
+from graphsvx.core.types import EdgeType
+from graphsvx.engine.kernels import BatchEdges, ModelLayers
+from graphsvx.engine.lazy import plain
+from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
 
 
 @dataclass(frozen=True, eq=False)
-class RowsByType:
-    """Nodes and edges of a call: numbers of nodes in the graph, ends of edges as rows."""
+class Trimming:
+    """How the rounds of a call are computed for the nodes that matter."""
 
-    graph: Graph
+    layers: ModelLayers
+    within: Sequence[int] | None
+    """Number of nodes within 0, 1, ... hops of a centre, by which they are sorted."""
+    kernels: bool = True
+    """Whether edges are sorted by target, and layers computed by kernels."""
+    loops: bool = False
+    """Whether there are self-loops."""
+    degree: Tensor | None = None
+    """In-degree of each node, if edges that only add to a degree are not listed."""
+    activity: Tensor | None = None
+    """How active each node is, if outputs are differentiated by it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Nodes and edges of one call of a model."""
+
+    query: Query
     ids: Ids
+    """Number in the graph of each node."""
     ends: Ids
+    """Ends of the edges among these nodes, [2, edges]."""
     edges: Ids
     """Position of each edge among those of the graph."""
-    table: Tensor
-    """Features of all types side by side (`Types.blocks`)."""
-    table_row: Ids
-    """Row of the table that each node has, if it is not one of the first, which are the graph's."""
-    own: int
-    """Number of these."""
-    position: Ids | None = None
-    """Batches: the same small number for the same node of the graph; None: the whole graph."""
     copy: Ids | None = None
-    """Batches of whole graphs: the copy that each node is of."""
+    """The copy that each node is of; None: there is one."""
     copies: int = 1
 
+    @cached_property
+    def _by_type(self) -> tuple[dict[str, Ids], Ids]:
+        types = self.query.graph.types
+        if len(types.node_types) == 1:
+            nodes = np.arange(len(self.ids))
+            return {types.node_types[0]: nodes}, nodes
+        kinds = types.node_type[self.ids]
+        order, starts, within = sorted_by_kind(kinds, len(types.node_types))
+        parts = np.split(order, starts[1:-1])
+        return dict(zip(types.node_types, parts, strict=True)), within
 
-def call_by_type(
-    query: Query,
-    rows: RowsByType,
-    centres: Ids,
-    shared: bool = False,
-    cut_tables: bool = False,
-) -> Tensor:
-    """Outputs at the centres, [copies, centres, outputs], of one call of the model.
+    @property
+    def nodes(self) -> dict[str, Ids]:
+        """The nodes of each type, in their order."""
+        return self._by_type[0]
 
-    `shared`: equal rows are stored once. `cut_tables`: parameters with a row for each node of a
-    type are cut to the nodes of the batch.
-    """
-    graph, model, device = rows.graph, query.model, rows.graph.x.device
-    types = graph.types
-    kinds = types.node_type[rows.ids]
-    order, starts, within = sorted_by_kind(kinds, len(types.node_types))
-    nodes = {name: order[starts[at] : starts[at + 1]] for at, name in enumerate(types.node_types)}
-    local = types.local(rows.ids)
-    node_rows = {name: as_tensor(local[mine], device) for name, mine in nodes.items()}
-    batch = None
-    if query.kind == "graph":
-        copy = np.zeros(len(rows.ids), dtype=np.int64) if rows.copy is None else rows.copy
-        batch = {name: as_tensor(copy[mine], device) for name, mine in nodes.items()}
-    inputs = Inputs(
-        {name: _features(rows, name, nodes[name], local, shared) for name in types.features},
-        *edges_by_type(graph, within[rows.ends], rows.edges),
-        node_rows,
-        batch,
-        rows.copies,
-        as_tensor(within[centres].T, device) if model.scores_pairs else None,
-        query.relation,
-    )
-    out = model.run(graph, inputs, cut_tables)
-    if query.kind == "graph" or model.scores_pairs:
-        if isinstance(out, Tensor) and out.dim() == 1 and rows.copies == 1:
-            out = out[None]  # the outputs of the one graph or pair
-        return plain(rows_of(out, "graph", rows.copies))[:, None]
-    columns = []
-    for column in centres.T:
-        node_type = types.node_types[kinds[column[0]]]
-        output = plain(rows_of(out, node_type, len(nodes[node_type])))
-        columns.append(output.index_select(0, as_tensor(within[column], output.device)))
-    if len(widths := {column.shape[1] for column in columns}) > 1:
-        raise ModelError(
-            f"the explained nodes must have outputs of one width, got {sorted(widths)}"
+    @property
+    def at(self) -> Ids:
+        """Position of each node among those of its type."""
+        return self._by_type[1]
+
+    def local(self, node_type: str) -> Ids:
+        """Ids within their type of the nodes of a type."""
+        types = self.query.graph.types
+        return self.ids[self.nodes[node_type]] - types.node_starts[types.type_id(node_type)]
+
+    def outputs(
+        self,
+        x: Mapping[str, Tensor],
+        centres: Ids,
+        trimming: Trimming | None = None,
+        cut_tables: bool = False,
+    ) -> Tensor:
+        """Outputs at the centres [copies, centres], or of graphs or links: [copies, centres, ...].
+
+        `x`: features of each node type. `cut_tables`: parameters with a row for each node of a type
+        are cut to the nodes that are there.
+        """
+        query, graph, model = self.query, self.query.graph, self.query.model
+        device, at = graph.x.device, self.at
+        ends = self.ends if len(self.nodes) == 1 else at[self.ends]
+        batch = None
+        if query.kind == "graph":
+            copy = np.zeros(len(self.ids), dtype=np.int64) if self.copy is None else self.copy
+            batch = {name: as_tensor(copy[mine], device) for name, mine in self.nodes.items()}
+        inputs = Inputs(
+            x,
+            *edges_by_type(graph, ends, self.edges),
+            {name: as_tensor(self.local(name), device) for name in self.nodes},
+            batch,
+            self.copies,
+            as_tensor(at[centres].T, device) if model.scores_pairs else None,
+            query.relation,
         )
-    return torch.stack(columns, 1)
+        if trimming is None:
+            return self._at_centres(self._returned(inputs, cut_tables), centres)
+        edges = self._batch_edges(inputs.edge_index, trimming)
+        with trimmed(model.submodules, trimming.layers, edges, trimming.kernels):
+            return self._at_centres(self._returned(inputs, cut_tables), centres)
 
+    def _returned(self, inputs: Inputs, cut_tables: bool) -> Any:
+        graph, model = self.query.graph, self.query.model
+        if graph.has_types:
+            return model.run(graph, inputs, cut_tables)
+        (x,), (edge_index,), (edges,), (nodes,) = (
+            part.values()
+            for part in (inputs.x, inputs.edge_index, inputs.edge_rows, inputs.node_rows)
+        )
+        batch = None if inputs.batch is None else next(iter(inputs.batch.values()))
+        attributes = graph.attributes_at(nodes, edges, self.copies if batch is not None else 1)
+        return model(x, edge_index, *graph.edge_rows(edges), batch, inputs.pairs, attributes)
 
-def _features(rows: RowsByType, name: str, mine: Ids, local: Ids, shared: bool) -> Tensor:
-    """x of the nodes of one type, which are the rows `mine`."""
-    x, block = rows.graph.types.features[name], rows.graph.types.blocks[name]
-    table_row, changed = rows.table_row[mine], no_ids()
-    if block.stop > block.start and rows.table.shape[1]:
-        changed = np.flatnonzero(table_row >= rows.own)
-    new_rows, inverse = np.unique(table_row[changed], return_inverse=True)
-    new = rows.table[as_tensor(new_rows, rows.table.device), block].to(x)
-    if rows.position is None:
-        if not len(changed):
-            return x
-        x = x.clone()
-        x[as_tensor(changed, x.device)] = new[as_tensor(inverse.reshape(-1), x.device)]
-        return x
-    distinct, index = _distinct(local[mine], rows.position[mine])
-    base = x.index_select(0, as_tensor(distinct, x.device))
-    if len(changed):
-        index[changed] = len(base) + inverse.reshape(-1)
-        base = torch.cat([base, new])
-    at = as_tensor(index, x.device)
-    if shared and x.is_floating_point() and x.dim() == 2:
-        return SharedRows(base, at)
-    return base.index_select(0, at)
+    def _at_centres(self, out: Any, centres: Ids) -> Tensor:
+        query, types = self.query, self.query.graph.types
+        if query.kind == "graph" or query.model.scores_pairs:
+            if isinstance(out, Tensor) and out.dim() == 1 and self.copies == 1:
+                out = out[None]  # the outputs of the one graph or pair
+            return plain(rows_of(out, "graph", self.copies))[:, None]
+        columns = []
+        for column in centres.T:
+            node_type = types.node_types[int(types.kinds(self.ids[column[:1]])[0])]
+            output = rows_of(out, node_type, len(self.nodes[node_type]))
+            columns.append(plain(output.index_select(0, as_tensor(self.at[column], output.device))))
+        if len(widths := {column.shape[1] for column in columns}) > 1:
+            raise ModelError(
+                f"the explained nodes must have outputs of one width, got {sorted(widths)}"
+            )
+        return torch.stack(columns, 1)
 
-
-def _distinct(ids: Ids, position: Ids) -> tuple[Ids, Ids]:
-    """Distinct ids and the index of each among them; equal ids have equal small positions."""
-    first = np.full(int(position.max(initial=-1)) + 1, -1)
-    first[position] = np.arange(len(position))
-    present = np.flatnonzero(first >= 0)
-    index = np.empty(len(first), dtype=np.int64)
-    index[present] = np.arange(len(present))
-    return ids[first[present]], index[position]
+    def _batch_edges(
+        self, edge_index: Mapping[EdgeType, Tensor], trimming: Trimming
+    ) -> list[BatchEdges]:
+        """The edges of each type, with what is known of their ends."""
+        parts, within = [], trimming.within
+        for (source, _, target), index in edge_index.items():
+            senders, receivers = self.nodes[source], self.nodes[target]
+            edges = BatchEdges(
+                index,
+                index.cpu().numpy(),
+                len(senders),
+                len(receivers),
+                None if within is None else receivers.searchsorted(within).tolist(),
+                loops=trimming.loops,
+            )
+            device = index.device
+            if trimming.degree is not None:
+                edges.degree = trimming.degree[as_tensor(receivers, device)]
+            if trimming.activity is not None:
+                sent = trimming.activity[as_tensor(senders, device)]
+                edges.activity = sent.index_select(0, index[0])
+            parts.append(edges)
+        return parts

@@ -312,7 +312,8 @@ class _Checked:
             cuts = [False, True] if plan.takes_ids else [True, False]
         # Layers that read degrees need the edges of nodes that no longer matter.
         reach = None if depth is None else depth + layers.reads_degrees
-        return [Shortcuts(reach, cut_tables=cut) for cut in cuts]
+        slopes = depth is not None and layers.all_fast and not layers.reads_degrees
+        return [Shortcuts(reach, depth, degrees_only=slopes, cut_tables=cut) for cut in cuts]
 
     def passes(self, probes: Probes, evaluator: Evaluator, given_up: str = _BATCHES_FAILED) -> bool:
         """Whether an evaluator gives the outputs of plain calls."""

@@ -15,12 +15,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids, allclose, as_tensor, nudged, setdiff_sorted, tolerances
@@ -28,7 +26,8 @@ from graphsvx.core.field import Field, HopCounts, Perturbations, distances
 from graphsvx.core.graph import Graph, Index, is_undirected, out_edges
 from graphsvx.core.model import call_on
 from graphsvx.core.query import Query
-from graphsvx.engine.calls import RowsByType, call_by_type
+from graphsvx.core.types import FLAT
+from graphsvx.engine.calls import Call
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.profile import profile_for
 from graphsvx.engine.state_graph import StateGraphs
@@ -162,9 +161,8 @@ class Plain(Evaluator):
         """Raw outputs [graphs, centres, outputs], by one call after the other."""
         perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
         reference = self.reference or full_reference(self.query.graph, field)
-        single = self._single_by_type if self.query.graph.has_types else self._single
         outputs = [
-            single(field, reference, perturbations.take(slice(k, k + 1)))
+            self._single(field, reference, perturbations.take(slice(k, k + 1)))
             for k in range(len(perturbations))
         ]
         shapes = sorted({out.shape[-1] for out in outputs})
@@ -183,55 +181,42 @@ class Plain(Evaluator):
         features = {name: nudged(x, rng) for name, x in graph.types.features.items()}
         return replace(self, query=replace(self.query, graph=graph.with_features(features)))
 
-    def _single_by_type(
-        self, field: Field, reference: ReferenceGraph, perturbation: Perturbations
-    ) -> Tensor:
-        graph = self.query.graph
-        keeps = reference.active_edges(field, perturbation)[0]
-        table_row = np.zeros(graph.num_nodes, dtype=np.int64)
-        table_row[reference.position] = perturbation.feature_rows()[0]
-        rows = RowsByType(
-            graph,
-            np.arange(graph.num_nodes),
-            reference.ends[:, keeps],
-            reference.edges[keeps],
-            perturbation.feature_table,
-            table_row,
-            field.size,
-        )
-        return call_by_type(self.query, rows, reference.position[None, : field.centres])[0]
-
     def _single(
         self, field: Field, reference: ReferenceGraph, perturbation: Perturbations
     ) -> Tensor:
-        model, graph = self.query.model, self.query.graph
-        graph_level, device = self.query.kind == "graph", graph.x.device
+        query, graph = self.query, self.query.graph
         keeps = reference.active_edges(field, perturbation)[0]
-        x = reference.x
-        if perturbation.feature_row is not None:
-            x = x.clone()
-            x[as_tensor(reference.position, device)] = perturbation.feature_table[
-                as_tensor(perturbation.feature_row[0], device)
-            ]
-        edge_ids = as_tensor(reference.edges[keeps], device)
-        edge_index = reference.edge_index[:, as_tensor(np.flatnonzero(keeps), device)]
-        centres = as_tensor(reference.position[: field.centres], device)
-        if perturbation.removes_rows:  # on the whole graph, so that positions are ids
+        ends, centres = reference.ends[:, keeps], reference.position[: field.centres]
+        call = Call(query, reference.nodes, ends, reference.edges[keeps])
+        x = self._features(call, reference, perturbation)
+        if perturbation.removes_rows:  # on the whole graph without types
             on = reference.active_nodes(perturbation)[0]
             if not on.any():
-                return model.without_nodes(call_on(model, graph))
-            left, number = np.flatnonzero(on), as_tensor(np.cumsum(on) - 1, device)
-            x, edge_index, centres = x[as_tensor(left, device)], number[edge_index], number[centres]
-            reference = replace(reference, nodes=left)
-        out = model(
-            x,
-            edge_index,
-            *graph.edge_rows(edge_ids),
-            torch.zeros(len(x), dtype=torch.long, device=device) if graph_level else None,
-            centres[:, None] if model.scores_pairs else None,
-            reference.attributes(graph, edge_ids),
-        )
-        return out if graph_level or model.scores_pairs else out[centres]
+                return query.model.without_nodes(call_on(query.model, graph))
+            number = np.cumsum(on) - 1
+            call = replace(call, ids=reference.nodes[on], ends=number[ends])
+            x = {name: rows[as_tensor(on, rows.device)] for name, rows in x.items()}
+            centres = number[centres]
+        return call.outputs(x, centres[None])[0]
+
+    def _features(
+        self, call: Call, reference: ReferenceGraph, perturbation: Perturbations
+    ) -> dict[str, Tensor]:
+        """Features of each node type, some of their rows replaced."""
+        types = self.query.graph.types
+        x = dict(types.features) if self.query.graph.has_types else {FLAT: reference.x}
+        if perturbation.feature_row is None:
+            return x
+        table, row = perturbation.feature_table, perturbation.feature_row[0]
+        replaced = np.full(len(call.ids), -1)
+        replaced[reference.position] = np.where(row == np.arange(len(row)), -1, row)
+        for name, block in types.blocks.items():
+            new_rows = replaced[call.nodes[name]]
+            changed = np.flatnonzero(new_rows >= 0)
+            if len(changed) and block.stop > block.start and table.shape[1]:
+                new = table[as_tensor(new_rows[changed], table.device), block]
+                x[name] = x[name].index_copy(0, as_tensor(changed, table.device), new.to(x[name]))
+        return x
 
 
 def plain_calls(query: Query, field: Field, rng: np.random.Generator) -> Plain:
@@ -249,19 +234,14 @@ class ReferenceGraph:
     """The part of the graph on which perturbed graphs are evaluated without shortcuts."""
 
     x: Tensor
-    edge_index: Tensor
-    edges: NDArray[np.int64]
+    ends: Ids
+    """Ends of its edges, [2, edges]."""
+    edges: Ids
     """Position of each edge in the user's edge_index."""
-    position: NDArray[np.int64]
+    position: Ids
     """Positions of the field's nodes (without the boundary) in this graph."""
-    nodes: Ids | None = None
-    """Node ids in the user's graph; None: all of them."""
-
-    @cached_property
-    def ends(self) -> Ids:
-        """`edge_index` as numbers."""
-        ends: Ids = self.edge_index.cpu().numpy()
-        return ends
+    nodes: Ids
+    """Node ids in the user's graph."""
 
     def active_nodes(self, perturbations: Perturbations) -> Bools:
         """Nodes that are on in each perturbed graph, [graphs, nodes]; those outside always are."""
@@ -282,19 +262,15 @@ class ReferenceGraph:
                 keeps[:, place] &= ~perturbations.removed_edges
         return keeps
 
-    def attributes(self, graph: Graph, edges: Tensor, rows: Ids | None = None) -> dict[str, Any]:
-        """Further attributes of (some rows of) its nodes, and of some edges."""
-        if not graph.attributes:
-            return {}
-        nodes = np.arange(graph.num_nodes) if self.nodes is None else self.nodes
-        rows = np.arange(len(nodes)) if rows is None else rows
-        return graph.attributes_at(as_tensor(nodes[rows], graph.x.device), edges)
-
 
 def full_reference(graph: Graph, field: Field) -> ReferenceGraph:
     """The whole graph."""
     return ReferenceGraph(
-        graph.x, graph.edge_index, np.arange(graph.num_edges), field.ids[: field.size]
+        graph.x,
+        graph.edge_index.cpu().numpy(),
+        np.arange(graph.num_edges),
+        field.ids[: field.size],
+        np.arange(graph.num_nodes),
     )
 
 
@@ -343,7 +319,7 @@ def _reference(graph: Graph, field: Field, nodes: Ids, edges: Ids) -> ReferenceG
     ids = setdiff_sorted(nodes, nodes[:0])
     return ReferenceGraph(
         graph.x.index_select(0, as_tensor(ids, device)),
-        as_tensor(np.searchsorted(ids, ends), device),
+        np.searchsorted(ids, ends),
         edges,
         np.searchsorted(ids, field.ids[: field.size]),
         ids,

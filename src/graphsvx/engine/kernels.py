@@ -11,8 +11,9 @@ A layer of one's own that reads its in-edges only is registered in the same way:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import sqrt
 from typing import Any
 
@@ -63,17 +64,21 @@ _ALONE = 1e-6  # share of all weights: with no more than this left, a sender is 
 
 @dataclass(eq=False)
 class BatchEdges:
-    """The edges of a batch, sorted by target."""
+    """The edges of a batch (of one type), which kernels need sorted by target."""
 
     index: Tensor
     """The tensor that the model gets as edge_index."""
-    weight: Tensor | None
+    ends: Ids
+    """The same as numbers, [2, edges]."""
+    senders: int
+    rows: int
+    """Number of nodes that edges go from, and to."""
+    prefix: Sequence[int] | None = None
+    """Of the nodes that edges go to: how many are within 0, 1, ... k hops of a centre, to which k
+    rounds are trimmed. None: no trimming."""
+    weight: Tensor | None = None
     """Layers with weighted edges run their own code."""
-    source: Ids
-    target: Ids
-    starts: Ids
-    """CSC pointer [rows + 1]: the edges into row i are starts[i]:starts[i + 1]."""
-    loops: bool
+    loops: bool = False
     """Whether there are self-loops."""
     degree: Tensor | None = None
     """In-degree of each row, if edges that only add to a degree are not listed."""
@@ -81,17 +86,12 @@ class BatchEdges:
     """How active the sender of each edge is, if outputs are differentiated by it; else they are."""
     _shared: dict[Any, Any] = field(default_factory=dict)
 
-    @staticmethod
-    def of(index: Tensor, weight: Tensor | None, ends: Ids, rows: int, loops: bool) -> BatchEdges:
-        """Edges with these `ends` [2, edges] between so many nodes."""
-        starts = np.zeros(rows + 1, dtype=np.int64)
-        np.cumsum(np.bincount(ends[1], minlength=rows), out=starts[1:])
-        return BatchEdges(index, weight, ends[0], ends[1], starts, loops)
-
-    @property
-    def rows(self) -> int:
-        """Number of nodes in the batch."""
-        return len(self.starts) - 1
+    @cached_property
+    def starts(self) -> Ids:
+        """CSC pointer [rows + 1]: the edges into row i are starts[i]:starts[i + 1]."""
+        starts = np.zeros(self.rows + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.ends[1], minlength=self.rows), out=starts[1:])
+        return starts
 
     def once(self, name: Any, make: Callable[[], Any]) -> Any:
         """Value cached under `name` for all layers of a call; computed on first use."""
@@ -110,9 +110,9 @@ class BatchEdges:
             starts = as_tensor(self.starts[:rows], device)
             return EdgeSegments(self.index[0, :stop], starts, activity)
         loop = np.arange(rows)
-        at_loop, between = self.starts[1 : rows + 1] + loop, np.arange(stop) + self.target[:stop]
+        at_loop, between = self.starts[1 : rows + 1] + loop, np.arange(stop) + self.ends[1, :stop]
         sources = np.empty(stop + rows, dtype=np.int64)
-        sources[between], sources[at_loop] = self.source[:stop], loop
+        sources[between], sources[at_loop] = self.ends[0, :stop], loop
         index, starts = as_tensors(device, sources, self.starts[:rows] + loop)
         if activity is not None:
             places = as_tensor(between, device)
@@ -213,7 +213,14 @@ def embedding_sum(
 
 
 Forward = Callable[[Any, Any, BatchEdges, int], Any]
-"""(layer, x, edges, rows) -> the first `rows` rows of the layer's output; None: not computed."""
+"""(layer, x, edges, rows) -> the first `rows` rows of the layer's output; None: not computed.
+
+`x` is what the layer gets: rows, or a pair of rows that edges go from and to.
+"""
+
+
+def _senders_and_receivers(x: Any) -> tuple[Any, Any]:
+    return x if isinstance(x, tuple) else (x, x)
 
 
 @dataclass(frozen=True)
@@ -263,15 +270,17 @@ def _add_projection(out: Tensor, lin: Any, x: Any, rows: int) -> Tensor:
 
 def _graph_conv(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """W_1 X + W_2 (sum or mean over in-neighbours)."""
-    out = _sum_projected(layer, layer.lin_rel, x, edges, rows)
-    return None if out is None else _add_projection(out, layer.lin_root, x, rows)
+    sent, received = _senders_and_receivers(x)
+    out = _sum_projected(layer, layer.lin_rel, sent, edges, rows)
+    return None if out is None else _add_projection(out, layer.lin_root, received, rows)
 
 
 def _sage(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """W_1 X + W_2 (mean or sum over in-neighbours)."""
-    out = None if layer.project else _sum_projected(layer, layer.lin_l, x, edges, rows)
+    sent, received = _senders_and_receivers(x)
+    out = None if layer.project else _sum_projected(layer, layer.lin_l, sent, edges, rows)
     if out is not None and layer.root_weight:
-        out = _add_projection(out, layer.lin_r, x, rows)
+        out = _add_projection(out, layer.lin_r, received, rows)
     return functional.normalize(out, p=2.0, dim=-1) if layer.normalize and out is not None else out
 
 
@@ -281,21 +290,23 @@ _GIN_WIDE = 64
 
 def _gin(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """nn((1 + eps) X + sum over in-neighbours)."""
-    if x.shape[1] <= _GIN_WIDE:
-        root = (1 + layer.eps) * plain(x[:rows])
-        return layer.nn(edges.segments(rows).add(x) + root)
+    sent, received = _senders_and_receivers(x)
+    if sent.shape[1] <= _GIN_WIDE:
+        root = (1 + layer.eps) * plain(received[:rows])
+        return layer.nn(edges.segments(rows).add(sent) + root)
     net = layer.nn
     if type(net) is not nn.Sequential or type(net[0]) is not nn.Linear or _has_hooks(net, net[0]):
         return None
-    hidden = functional.linear(x, net[0].weight)
-    out = edges.segments(rows).add(hidden) + (1 + layer.eps) * plain(hidden[:rows])
+    hidden = functional.linear(sent, net[0].weight)
+    own = hidden if received is sent else functional.linear(received, net[0].weight)
+    out = edges.segments(rows).add(hidden) + (1 + layer.eps) * plain(own[:rows])
     return net[1:](out if net[0].bias is None else out + net[0].bias)
 
 
 def _gcn(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """D^-1/2 (A + I) D^-1/2 X W + b."""
     loops = layer.add_self_loops
-    if not layer.normalize or (loops and edges.loops):
+    if not layer.normalize or (loops and edges.loops) or isinstance(x, tuple):
         return None
     x, segments = layer.lin(x), edges.segments(rows, loops)
 
@@ -377,7 +388,8 @@ def _gat(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """GATConv and GATv2Conv, with scores of the sum of a sender's and a receiver's part."""
     second = isinstance(layer, GATv2Conv)
     loops = layer.add_self_loops
-    if layer.edge_dim is not None or (loops and edges.loops) or not (second or layer.lin):
+    sent, received = _senders_and_receivers(x)
+    if layer.edge_dim is not None or (loops and (edges.loops or sent is not received)):
         return None
 
     def score(sent: Tensor, received: Tensor) -> Tensor:
@@ -385,18 +397,21 @@ def _gat(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
         return (out * layer.att).sum(-1) if second else out
 
     if second:  # a . leaky_relu(W_l x_j + W_r x_i)
-        values = senders = _Heads.of(layer.lin_l(x), layer.heads)
-        shares = layer.share_weights
-        receivers = senders if shares else _Heads.of(layer.lin_r(x), layer.heads)
+        values = senders = _Heads.of(layer.lin_l(sent), layer.heads)
+        same = layer.share_weights and sent is received
+        receivers = senders if same else _Heads.of(layer.lin_r(received), layer.heads)
     else:  # leaky_relu(a_l . W x_j + a_r . W x_i)
-        values = _Heads.of(layer.lin(x), layer.heads)
+        of_sender, of_receiver = (layer.lin or lin for lin in (layer.lin_src, layer.lin_dst))
+        values = own = _Heads.of(of_sender(sent), layer.heads)
+        if sent is not received or of_sender is not of_receiver:
+            own = _Heads.of(of_receiver(received), layer.heads)
         senders, receivers = (
-            replace(values, table=(values.table * part).sum(-1))
-            for part in (layer.att_src, layer.att_dst)
+            replace(heads, table=(heads.table * part).sum(-1))
+            for heads, part in ((values, layer.att_src), (own, layer.att_dst))
         )
     out = _merge_heads(layer, _attend((senders, receivers, values, score), edges, rows, loops))
     if layer.res is not None:
-        out = _add_projection(out, layer.res, x, rows)
+        out = _add_projection(out, layer.res, received, rows)
     return out if layer.bias is None else out + layer.bias
 
 
@@ -408,13 +423,13 @@ def _transformer(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     def score(keys: Tensor, queries: Tensor) -> Tensor:
         return keys.mul_(queries).sum(-1) / sqrt(layer.out_channels)
 
-    query, key, value = (
-        _Heads.of(lin(x), layer.heads) for lin in (layer.lin_query, layer.lin_key, layer.lin_value)
-    )
+    sent, received = _senders_and_receivers(x)
+    query = _Heads.of(layer.lin_query(received), layer.heads)
+    key, value = (_Heads.of(lin(sent), layer.heads) for lin in (layer.lin_key, layer.lin_value))
     out = _merge_heads(layer, _attend((key, query, value, score), edges, rows, False))
     if not layer.root_weight:
         return out
-    skip = plain(layer.lin_skip(x[:rows]))
+    skip = plain(layer.lin_skip(received[:rows]))
     if layer.lin_beta is None:
         return out + skip
     beta = layer.lin_beta(torch.cat([out, skip, out - skip], dim=-1)).sigmoid()
@@ -519,9 +534,11 @@ class ModelLayers:
     """Whether all layers have a kernel."""
     degrees_suffice: bool
     """Whether all layers are fast and edges beyond the last round only count in GCN's degrees."""
+    rounds_left: tuple[int, ...] | None = None
+    """How many rounds follow each one of a call; None: they come one after the other."""
 
     @staticmethod
-    def of(parts: list[nn.Module]) -> ModelLayers:
+    def of(parts: list[nn.Module], rounds_left: tuple[int, ...] | None = None) -> ModelLayers:
         """Those of a model, given all of its modules."""
         matrices = [
             weight.shape[0]
@@ -544,6 +561,7 @@ class ModelLayers:
             or any(kernel is None or kernel.reads_degrees for kernel in kernels_of_layers),
             all_fast,
             all_fast and normalised and bool(passing),
+            rounds_left,
         )
 
     def need_degrees_only(self, model: Model, field: Field, perturbations: Perturbations) -> bool:
@@ -553,15 +571,13 @@ class ModelLayers:
         return self.degrees_suffice
 
 
-def is_plain_call(
-    x: Any, edge_index: Any, rest: tuple[Any, ...], named: Any, edges: BatchEdges
-) -> bool:
-    """Whether a layer was called on the batch itself, with no other arguments."""
-    return (
-        edge_index is edges.index
-        and isinstance(x, Tensor)
-        and x.dim() == 2
-        and x.shape[0] == edges.rows
-        and (not isinstance(x, Lazy) or isinstance(x, StoredRows))
-        and all(value is None for value in (*rest, *named.values()))
-    )
+def is_plain_call(x: Any, rest: tuple[Any, ...], named: Any, edges: BatchEdges) -> bool:
+    """Whether a layer that was called on these edges gets rows of their ends and nothing else."""
+    counts = edges.senders, edges.rows
+    return all(
+        isinstance(part, Tensor)
+        and part.dim() == 2
+        and part.shape[0] == count
+        and (not isinstance(part, Lazy) or isinstance(part, StoredRows))
+        for part, count in zip(_senders_and_receivers(x), counts, strict=True)
+    ) and all(value is None for value in (*rest, *named.values()))

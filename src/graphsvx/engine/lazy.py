@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,14 +43,9 @@ class Lazy(Tensor):
     _size: torch.Size
 
     @classmethod
-    def placeholder(cls, rows: int, like: Tensor, width: int | None = None) -> Any:
-        """A wrapper without data of its own that says it has `rows` rows like those of a tensor.
-
-        `width`: number of columns, if it is another one.
-        """
-        size = torch.Size((rows, *like.shape[1:]))
-        if width is not None:
-            size = torch.Size((*size[:-1], width))
+    def placeholder(cls, size: Sequence[int], like: Tensor) -> Any:
+        """A wrapper without data of its own, of this size, otherwise like a tensor."""
+        size = torch.Size(size)
         wrapper: Any = Tensor._make_wrapper_subclass(
             cls, size, dtype=like.dtype, device=like.device
         )
@@ -200,7 +196,7 @@ class SharedRows(StoredRows):
     @staticmethod
     def __new__(cls, base: Tensor, index: Tensor) -> SharedRows:
         """A wrapper without data of its own."""
-        wrapper: SharedRows = cls.placeholder(index.shape[0], base)
+        wrapper: SharedRows = cls.placeholder((index.shape[0], *base.shape[1:]), base)
         wrapper.base, wrapper.index = base, index
         return wrapper
 
@@ -229,7 +225,7 @@ class PrefixRows(StoredRows):
     @staticmethod
     def __new__(cls, base: Tensor, rows: int) -> PrefixRows:
         """A wrapper without data of its own."""
-        wrapper: PrefixRows = cls.placeholder(rows, base)
+        wrapper: PrefixRows = cls.placeholder((rows, *base.shape[1:]), base)
         wrapper.base = base
         return wrapper
 
@@ -295,6 +291,38 @@ def _prefix_getitem(x: Any, key: Any) -> Any:
     return x.base if (start, stop) == (0, x.base.shape[0]) else x.base[start:stop]
 
 
+class PiledRows(Lazy):
+    """`stack(parts, 0)` of rows, which HeteroConv then adds up: `rows[i, j]` is `turned[j, i]`."""
+
+    turned: Tensor
+
+    @staticmethod
+    def __new__(cls, parts: Sequence[Tensor]) -> PiledRows:
+        """A wrapper without data of its own."""
+        turned = torch.stack([*parts], 1)
+        wrapper: PiledRows = cls.placeholder((len(parts), *parts[0].shape), parts[0])
+        wrapper.turned = turned
+        return wrapper
+
+    def plain(self) -> Tensor:
+        """All parts, copied."""
+        rows: Tensor = plain(self.turned)
+        return rows.transpose(0, 1)
+
+
+@_handles((PrefixRows,), "stack", of_any=True)
+def _piled(tensors: Sequence[Any], dim: int = 0) -> Any:
+    return PiledRows(tensors) if dim == 0 else NotImplemented
+
+
+def _over_parts(name: str, x: PiledRows, dim: Any = None) -> Any:
+    return getattr(torch, name)(x.turned, dim=1) if dim == 0 else NotImplemented
+
+
+for _name in ("sum", "mean", "max", "min"):
+    _handles((PiledRows,), _name)(partial(_over_parts, _name))
+
+
 # --- sums of rows ------------------------------------------------------------------------
 
 
@@ -311,7 +339,7 @@ class MixedRows(Lazy):
         cls, rows: int, row: Tensor, column: Tensor, weight: Tensor, base: Tensor
     ) -> MixedRows:
         """A wrapper without data of its own."""
-        wrapper: MixedRows = cls.placeholder(rows, base)
+        wrapper: MixedRows = cls.placeholder((rows, *base.shape[1:]), base)
         wrapper.base, wrapper.row, wrapper.column, wrapper.weight = base, row, column, weight
         return wrapper
 
@@ -482,7 +510,7 @@ class StackedRows(Lazy):
     @staticmethod
     def __new__(cls, upper: Tensor, lower: Tensor) -> StackedRows:
         """A wrapper without data of its own."""
-        wrapper: StackedRows = cls.placeholder(upper.shape[0] + lower.shape[0], lower)
+        wrapper: StackedRows = cls.placeholder((len(upper) + len(lower), *lower.shape[1:]), lower)
         wrapper.parts = upper, lower
         return wrapper
 
@@ -505,7 +533,7 @@ class JoinedColumns(Lazy):
     def __new__(cls, parts: Sequence[Tensor]) -> JoinedColumns:
         """A wrapper without data of its own."""
         width = sum(part.shape[-1] for part in parts)
-        wrapper: JoinedColumns = cls.placeholder(parts[0].shape[0], parts[0], width)
+        wrapper: JoinedColumns = cls.placeholder((*parts[0].shape[:-1], width), parts[0])
         wrapper.parts = tuple(parts)
         return wrapper
 
@@ -564,7 +592,9 @@ class PatchedRows(Lazy):
         cls, table: Tensor, count: int, columns: Tensor, off: Tensor, other: Tensor
     ) -> PatchedRows:
         """A wrapper without data of its own."""
-        rows: PatchedRows = cls.placeholder(len(table) + len(off) * count, table)
+        rows: PatchedRows = cls.placeholder(
+            (len(table) + len(off) * count, *table.shape[1:]), table
+        )
         rows.table, rows.count, rows.columns, rows.off = table, count, columns, off
         rows.other = other
         return rows
@@ -600,6 +630,6 @@ def _patched_matmul(x: Any, y: Any) -> Any:
 
 
 KINDS: tuple[type[Lazy], ...] = (
-    PrefixRows, JoinedColumns, MixedRows, SharedRows, StackedRows, PatchedRows,
+    PrefixRows, PiledRows, JoinedColumns, MixedRows, SharedRows, StackedRows, PatchedRows,
 )  # fmt: skip
 """In the order in which they are tried as handlers of an operation."""

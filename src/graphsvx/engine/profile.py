@@ -27,7 +27,7 @@ from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.calling import USUAL, CallPlan
-from graphsvx.core.depth import message_passing_depth
+from graphsvx.core.depth import message_passing_depth, rounds_left
 from graphsvx.core.fingerprints import Watched
 from graphsvx.core.graph import Graph, out_edges, subgraph
 from graphsvx.core.model import Model, call_on
@@ -113,18 +113,18 @@ def profile_for(model: Model, graph: Graph) -> ModelProfile:
 
 
 def _new_profile(model: Model, graph: Graph) -> ModelProfile:
-    structure = None
+    structure, left = None, None
     try:
-        depth = message_passing_depth(model, graph)
+        left = rounds_left(model, graph)
+        depth = None if left is None else max(left) + 1
     except ModelError:
         depth = sum(isinstance(part, MessagePassing) for part in model.submodules)
         reason = "its rounds of message passing could not be counted"
         structure = Structure(False, reason, failed=True)
     references = (None if part is None else weakref.ref(part) for part in _tensors(graph))
     fingerprint = (graph.stamps, *references)
-    return ModelProfile(
-        fingerprint, depth, ModelLayers.of(model.submodules), model.plan, structure=structure
-    )
+    layers = ModelLayers.of(model.submodules, left)
+    return ModelProfile(fingerprint, depth, layers, model.plan, structure=structure)
 
 
 def invalidate(model: Model) -> None:

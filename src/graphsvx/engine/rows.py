@@ -17,11 +17,11 @@ from torch import Tensor
 from graphsvx.core.arrays import Ids, as_tensor, as_tensors, no_ids
 from graphsvx.core.field import UNREACHABLE, Field, HopCounts, Perturbations, unreachable_unless
 from graphsvx.core.graph import Graph
-from graphsvx.engine.calls import RowsByType, call_by_type
+from graphsvx.core.types import FLAT
+from graphsvx.engine.calls import Call, Trimming
 from graphsvx.engine.evaluator import Evaluator, ReferenceGraph
-from graphsvx.engine.kernels import BatchEdges, ModelLayers
+from graphsvx.engine.kernels import ModelLayers
 from graphsvx.engine.lazy import SharedRows, plain
-from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
 from graphsvx.utils.context import give_up, optional
 
@@ -232,83 +232,88 @@ class Rows(Evaluator):
         return batch_items(graph.x.device, self.query.memory, width)
 
     def _batch(self, graphs: _Parts, active: Tensor | None = None) -> Tensor:
-        """Raw outputs of perturbed graphs that are evaluated in one call."""
-        perturbations, degrees = graphs.perturbations, graphs.degrees
-        field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
-        graph, device = self.graph, self.graph.x.device
+        """Raw outputs of perturbed graphs that are evaluated in one call.
+
+        `active` [nodes, graphs], 0 or 1: which nodes are active, where outputs are differentiated.
+        """
+        field, shortcuts, count = self.field, self.shortcuts, len(graphs.perturbations)
         place = (BatchRows.by_hops if self.local else BatchRows.by_graph)(graphs.hops)
         edge, ends, boundary = self._ends(place, graphs)
-        if graph.has_types:
-            return self._call_by_type(perturbations, place, edge, ends, boundary)
-        table, rows = self._feature_rows(perturbations, place, boundary)
-        unread = graph.edge_weight is None and graph.edge_attr is None and not graph.attributes
-        index, edge_index, positions = as_tensors(
-            device, rows, ends, no_ids() if unread else field.edges[edge]
-        )
-        lazily = shortcuts.shared_rows
-        x = SharedRows(table, index) if lazily else table.index_select(0, index)
-        batch, pairs = self._batch_and_pairs(count)
-        weights, attributes = graph.edge_rows(positions)
-        batch_edges = None
+        node = np.concatenate([place.node, field.size + np.arange(boundary)])
+        call = Call(self.query, field.ids[node], ends, field.edges[edge], place.graph, count)
+        x = self._features(graphs.perturbations, place, call, node)
+        trimming = None
         if shortcuts.shared_rows:
-            batch_edges = BatchEdges.of(edge_index, weights, ends, len(rows), field.has_loops)
-            if degrees is not None:
-                batch_edges.degree = as_tensor(degrees[place.node, place.graph], device)
-            if active is not None:
-                self._differentiate(batch_edges, active, place)
-        further = None
-        if graph.attributes:
-            ids = as_tensor(self._ids(place, boundary), device)
-            further = graph.attributes_at(ids, positions, 1 if self.local else count)
-        within = place.within(shortcuts.rounds)
-        with trimmed(self.query.model.submodules, self.layers, within, batch_edges):
-            out = self.query.model(x, edge_index, weights, attributes, batch, pairs, further)
-        if not self.local or pairs is not None:
-            return plain(out)[:, None, :]
+            within, loops = place.within(shortcuts.rounds), field.has_loops
+            trimming = Trimming(self.layers, within, loops=loops)
+            trimming = self._with_degrees(trimming, place, graphs.degrees, active)
         # Centres have hop count 0, so they come first, graph by graph.
-        return plain(out[: count * field.centres]).reshape(count, field.centres, -1)
+        centres = np.arange(count * field.centres).reshape(count, field.centres)
+        return call.outputs(x, centres, trimming, shortcuts.cut_tables)
 
-    def _differentiate(self, edges: BatchEdges, active: Tensor, place: BatchRows) -> None:
-        """Edges of a batch as a function of which nodes are `active` [nodes, graphs], 0 or 1."""
-        field = self.field
+    def _with_degrees(
+        self,
+        trimming: Trimming,
+        place: BatchRows,
+        degrees: NDArray[np.float32] | None,
+        active: Tensor | None,
+    ) -> Trimming:
+        """With degrees, and both as a function of which nodes are active, if that is given."""
+        field, device = self.field, self.graph.x.device
+        degree = None
+        if degrees is not None:
+            degree = as_tensor(degrees[place.node, place.graph], device)
+        if active is None:
+            return replace(trimming, degree=degree)
         node, graph, source, target = as_tensors(
-            active.device,
+            device,
             place.node,
             place.graph,
             field.source[field.inner_edges],
             field.target[field.inner_edges],
         )
-        edges.activity = active[node, graph].index_select(0, edges.index[0])
-        if edges.degree is not None:
+        if degree is not None:
             change = (active - active.detach()).index_select(0, source)
             by_node = torch.zeros_like(active).index_add(0, target, change)
-            edges.degree = edges.degree + by_node[node, graph]
+            degree = degree + by_node[node, graph]
+        return replace(trimming, degree=degree, activity=active[node, graph])
 
-    def _call_by_type(
-        self, perturbations: Perturbations, place: BatchRows, edge: Ids, ends: Ids, boundary: int
-    ) -> Tensor:
-        """Raw outputs of a batch of a model that takes nodes and edges by type."""
-        field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
-        beyond = field.size + np.arange(boundary)
-        rows = RowsByType(
-            self.graph,
-            self._ids(place, boundary),
-            ends,
-            field.edges[edge],
-            plain(perturbations.feature_table),
-            np.concatenate([perturbations.feature_rows().reshape(-1)[place.nodes], 0 * beyond]),
-            field.size,
-            np.concatenate([place.node, beyond]),
-            place.graph,
-            count,
-        )
-        centres = np.arange(count * field.centres).reshape(count, field.centres)
-        return call_by_type(self.query, rows, centres, shortcuts.shared_rows, shortcuts.cut_tables)
+    def _features(
+        self, perturbations: Perturbations, place: BatchRows, call: Call, node: Ids
+    ) -> dict[str, Tensor]:
+        """Features of each node type: rows of a table of those that are there."""
+        graph, field, table = self.graph, self.field, perturbations.feature_table
+        device, changed = graph.x.device, perturbations.feature_row
+        rows = node
+        if changed is not None:
+            rows = np.concatenate([changed.reshape(-1)[place.nodes], node[place.count :]])
+        if not graph.has_types:
+            if len(node) > place.count:  # the boundary, whose features layers with degrees may read
+                beyond = len(node) - place.count
+                rows = np.concatenate([rows[: place.count], len(table) + np.arange(beyond)])
+                ids = as_tensor(field.ids[field.size :], device)
+                table = torch.cat([plain(table), graph.x.index_select(0, ids)])
+            return {FLAT: self._rows_of(table, rows)}
+        features, table, types = {}, plain(table), graph.types
+        for name, x in types.features.items():
+            mine, block = call.nodes[name], types.blocks[name]
+            distinct, index = _distinct(call.local(name), node[mine])
+            base = x.index_select(0, as_tensor(distinct, device))
+            if changed is not None and block.stop > block.start:
+                # Rows of the table after the field's own are those that replace them.
+                at = np.flatnonzero((rows[mine] >= field.size) & (mine < place.count))
+                new_rows, inverse = np.unique(rows[mine][at], return_inverse=True)
+                index[at] = len(base) + inverse.reshape(-1)
+                base = torch.cat([base, table[as_tensor(new_rows, device), block].to(x)])
+            features[name] = self._rows_of(base, index)
+        return features
 
-    def _ids(self, place: BatchRows, boundary: int) -> Ids:
-        """Nodes of a batch in the user's graph, those of the boundary at the end."""
-        ids = self.field.ids
-        return np.concatenate([ids[place.node], ids[self.field.size :][:boundary]])
+    def _rows_of(self, table: Tensor, rows: Ids) -> Tensor:
+        """Rows of a table: equal ones stored once if that is among the shortcuts."""
+        index, by_type = as_tensor(rows, table.device), self.graph.has_types
+        lazily = not by_type or (table.is_floating_point() and table.dim() == 2)
+        shared = self.shortcuts.shared_rows and lazily
+        return SharedRows(table, index) if shared else table.index_select(0, index)
 
     def _ends(self, place: BatchRows, graphs: _Parts) -> tuple[Ids, Ids, int]:
         """Edges of the batch (positions in the field), their ends [2, edges], size of the boundary.
@@ -331,32 +336,6 @@ class Rows(Evaluator):
         inside = place.row_of[np.where(beyond, 0, first + source)]
         ends[0] = np.where(beyond, source + (place.count - field.size), inside)
         return edge, ends, field.boundary
-
-    def _feature_rows(
-        self, perturbations: Perturbations, place: BatchRows, boundary: int
-    ) -> tuple[Tensor, Ids]:
-        """A table of features, and the row of it that each node of the batch has."""
-        field, table, device = self.field, perturbations.feature_table, self.graph.x.device
-        rows = np.empty(place.count + boundary, dtype=np.int64)
-        changed = perturbations.feature_row
-        rows[: place.count] = place.node if changed is None else changed.reshape(-1)[place.nodes]
-        if boundary:  # needed only by layers that read the degrees of the outermost nodes
-            rows[place.count :] = table.shape[0] + np.arange(boundary)
-            beyond_it = as_tensor(field.ids[field.size :], device)
-            table = torch.cat([plain(table), self.graph.x.index_select(0, beyond_it)])
-        return table, rows
-
-    def _batch_and_pairs(self, count: int) -> tuple[Tensor | None, Tensor | None]:
-        """The graph of each row, for models of graphs; the pair of each graph, for models of pairs.
-
-        The two ends are the centres of a graph, which come first.
-        """
-        device, batch, pairs = self.graph.x.device, None, None
-        if not self.local:
-            batch = torch.arange(count, device=device).repeat_interleave(self.field.size)
-        if self.query.model.scores_pairs:
-            pairs = torch.arange(2 * count, device=device).reshape(count, 2).t()
-        return batch, pairs
 
 
 def batch_items(device: torch.device, memory: int, width: int) -> int:
@@ -408,8 +387,7 @@ class Copies(Evaluator):
         )
 
     def _batch(self, field: Field, perturbations: Perturbations) -> Tensor:
-        model, graph, reference = self.query.model, self.query.graph, self.reference
-        device, count, size = graph.x.device, len(perturbations), len(reference.x)
+        reference, count, size = self.reference, len(perturbations), len(self.reference.x)
         copy, edge = np.nonzero(reference.active_edges(field, perturbations))
         rows = np.tile(np.arange(size), (count, 1))
         if perturbations.feature_row is not None:
@@ -420,22 +398,19 @@ class Copies(Evaluator):
             hops[reference.position] = field.hops
         place = BatchRows.by_hops(np.broadcast_to(hops, (count, size)))
         row_of = place.row_of.reshape(count, size)
-        index = as_tensor(rows.reshape(-1)[place.nodes], device)
-        edge_ids = as_tensor(reference.edges[edge], device)
-        centres = as_tensor(row_of[:, reference.position[: field.centres]].reshape(-1), device)
-        layers = ModelLayers.of(model.submodules)
-        with trimmed(model.submodules, layers, place.within(self.depth), None):
-            out = model(
-                SharedRows(torch.cat([reference.x, perturbations.feature_table]), index),
-                as_tensor(row_of[copy, reference.ends[:, edge]], device),
-                *graph.edge_rows(edge_ids),
-                None,
-                centres.reshape(count, -1).t() if model.scores_pairs else None,
-                reference.attributes(graph, edge_ids, place.node),
-            )
-        if model.scores_pairs:
-            return plain(out)[:, None, :]
-        return plain(out).index_select(0, centres).reshape(count, field.centres, -1)
+        call = Call(
+            self.query,
+            reference.nodes[place.node],
+            row_of[copy, reference.ends[:, edge]],
+            reference.edges[edge],
+            place.graph,
+            count,
+        )
+        table = torch.cat([reference.x, perturbations.feature_table])
+        x = SharedRows(table, as_tensor(rows.reshape(-1)[place.nodes], table.device))
+        layers = ModelLayers.of(self.query.model.submodules)
+        trimming = Trimming(layers, place.within(self.depth), kernels=False)
+        return call.outputs({FLAT: x}, row_of[:, reference.position[: field.centres]], trimming)
 
 
 # The order in which the nodes of many perturbed graphs stand in one batch.
@@ -502,3 +477,13 @@ def sort_by_level(levels: HopCounts) -> tuple[Ids, list[int]]:
         positions.append(np.flatnonzero(flat == len(positions)))
         left -= len(positions[-1])
     return np.concatenate([no_ids(), *positions]), [*map(len, positions)]
+
+
+def _distinct(ids: Ids, position: Ids) -> tuple[Ids, Ids]:
+    """Distinct ids and the index of each among them; equal ids have equal small positions."""
+    first = np.full(int(position.max(initial=-1)) + 1, -1)
+    first[position] = np.arange(len(position))
+    present = np.flatnonzero(first >= 0)
+    index = np.empty(len(first), dtype=np.int64)
+    index[present] = np.arange(len(present))
+    return ids[first[present]], index[position]

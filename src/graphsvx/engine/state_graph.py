@@ -198,9 +198,10 @@ class StateGraphs:
         device = self.graph.x.device
         index, edge_index, edge_ids = as_tensors(device, rows, ends, positions)
         weight, attributes = self.graph.edge_rows(edge_ids)
-        edges = BatchEdges.of(edge_index, weight, ends, len(rows), self.field.has_loops)
+        count, loops = len(rows), self.field.has_loops
+        edges = BatchEdges(edge_index, ends, count, count, within, weight, loops)
         x = SharedRows(plain(states.perturbations.feature_table), index)
-        with trimmed(submodules, self.layers, within, edges):
+        with trimmed(submodules, self.layers, [edges]):
             return call(x, edge_index, weight, attributes)
 
     def nodes_after(self, rounds: int) -> int:

@@ -26,24 +26,31 @@ from graphsvx.utils.exclusive import taking_back
 class _Rounds:
     """Counts the rounds of one model call and trims each of them."""
 
-    def __init__(self, prefix: Sequence[int]) -> None:
-        self.prefix = prefix
-        """Nodes within 0, 1, ... k hops of a centre; k rounds."""
+    def __init__(self, edges: Sequence[BatchEdges], left: Sequence[int] | None) -> None:
+        self.edges = {id(part.index): part for part in edges}
+        self.only = edges[0] if len(edges) == 1 else None
+        self.left = left
+        self.trims = any(part.prefix for part in edges)
         self.owner = get_ident()
         self.done = 0
+        self.now: int | None = None
+        """Number of rows that the current round must compute."""
 
-    def limit(self, layer: Any) -> int | None:
-        """Number of rows that the next round must compute; None if unknown."""
-        left = len(self.prefix) - 2 - self.done
-        if get_ident() != self.owner or left < 0 or layer.flow != "source_to_target":
+    def limit(self, layer: Any, edge_index: Any) -> int | None:
+        """Number of rows that the next round must compute on some edges; None if unknown."""
+        edges = self.edges.get(id(edge_index), self.only)
+        if edges is None or not edges.prefix:
             return None
-        return self.prefix[left]
+        rounds = range(len(edges.prefix) - 2, -1, -1) if self.left is None else self.left
+        if get_ident() != self.owner or self.done >= len(rounds):
+            return None
+        return edges.prefix[rounds[self.done]] if layer.flow == "source_to_target" else None
 
     @contextmanager
     def hooked(self, layer: Any) -> Iterator[None]:
         """Context manager: messages of the layer are trimmed."""
         hooks = []
-        if self.prefix:
+        if self.trims:
             hooks = [
                 layer.register_propagate_forward_pre_hook(self.before),
                 layer.register_propagate_forward_hook(self.after),
@@ -63,11 +70,12 @@ class _Rounds:
 
     def before(self, layer: Any, inputs: Any) -> Any:
         """Trim `propagate`: x_i and x_j have one row per node, other arguments one per edge."""
+        self.now = self.limit(layer, inputs[0])
         of_nodes = {name[:-2] for name in layer._user_args if name.endswith(("_i", "_j"))}
         return self._trimmed(layer, inputs, of_nodes)
 
     def after(self, layer: Any, inputs: Any, out: Any) -> Any:  # noqa: ARG002  (a hook's arguments)
-        limit = self.limit(layer)
+        limit = self.now
         if get_ident() == self.owner:
             self.done += 1
         if limit is None or not isinstance(out, Tensor) or out.shape[0] <= limit:
@@ -78,7 +86,7 @@ class _Rounds:
 
     def _trimmed(self, layer: Any, inputs: Any, of_nodes: set[str]) -> Any:
         edge_index, size, kwargs = inputs
-        limit = self.limit(layer)
+        limit = self.limit(layer, edge_index)
         if limit is None or type(edge_index) is not Tensor or edge_index.layout != torch.strided:
             return None
         edges = edge_index.shape[1]
@@ -100,19 +108,19 @@ class _KernelForward:
     layer: Any
     kernel: Forward
     rounds: _Rounds
-    edges: BatchEdges
 
     def __call__(self, x: Any, edge_index: Any, *rest: Any, **named: Any) -> Any:
-        layer, rounds, edges = self.layer, self.rounds, self.edges
+        layer, rounds = self.layer, self.rounds
+        edges = rounds.edges.get(id(edge_index))
         if get_ident() != rounds.owner:
             return type(layer).forward(layer, x, edge_index, *rest, **named)
-        limit = rounds.limit(layer) if rounds.prefix else edges.rows
-        if limit is not None and is_plain_call(x, edge_index, rest, named, edges):
-            out = self.kernel(layer, x, edges, limit)
+        if edges is not None and is_plain_call(x, rest, named, edges):
+            limit = rounds.limit(layer, edge_index) if rounds.trims else edges.rows
+            out = None if limit is None else self.kernel(layer, x, edges, limit)
             if out is not None:
                 rounds.done += 1
                 return out if limit == edges.rows else PrefixRows(out, edges.rows)
-        if edges.degree is not None or edges.activity is not None:
+        if any(e.degree is not None or e.activity is not None for e in rounds.edges.values()):
             raise RuntimeError("a layer was called in a way that needs all edges of the batch")
         with rounds.hooked(layer):
             return type(layer).forward(layer, x, edge_index, *rest, **named)
@@ -122,22 +130,22 @@ class _KernelForward:
 def trimmed(
     parts: list[nn.Module],
     layers: ModelLayers,
-    prefix: Sequence[int] | None,
-    edges: BatchEdges | None,
+    edges: Sequence[BatchEdges],
+    kernels: bool = True,
 ) -> Iterator[None]:
     """Context manager: calls of the model with these modules take shortcuts.
 
-    `prefix`: numbers of nodes to which rounds are trimmed (None: no trimming). `edges`: the
-    batch's edges, on which layers with a kernel are computed (None: no kernels).
+    Rounds are trimmed to the `prefix` of the edges' targets. `kernels`: edges are sorted by target,
+    and layers with a kernel are computed by it.
     """
-    if prefix is None and edges is None:
+    rounds = _Rounds(edges, layers.rounds_left)
+    if not kernels and not rounds.trims:
         yield
         return
-    rounds = _Rounds(prefix or ())
     calls, trimmed_layers = [], []
     for at, kernel in layers.layers:
-        if kernel is not None and edges is not None:
-            calls.append((parts[at], "forward", _KernelForward(parts[at], kernel, rounds, edges)))
+        if kernel is not None and kernels:
+            calls.append((parts[at], "forward", _KernelForward(parts[at], kernel, rounds)))
         else:
             trimmed_layers.append(parts[at])
     with replaced_calls(calls), ExitStack() as hooks:
