@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -471,21 +472,64 @@ class Inputs:
     """Links of a relational model: the relation that is scored."""
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some nodes and edges of a graph, or of copies of it side by side, sorted by type."""
+
+    graph: Graph
+    ids: Ids
+    """Number in the graph of each node."""
+    ends: Ids
+    """Ends of the edges among these nodes, [2, edges]."""
+    edges: Ids
+    """Position of each edge among those of the graph."""
+
+    @cached_property
+    def _sorted(self) -> tuple[list[Ids], Ids]:
+        types = self.graph.types
+        return _by_kind(types.kinds(self.ids), len(types.node_types))
+
+    @property
+    def nodes(self) -> dict[str, Ids]:
+        """The nodes of each type, in their order."""
+        return dict(zip(self.graph.types.node_types, self._sorted[0], strict=True))
+
+    @property
+    def at(self) -> Ids:
+        """Position of each node among those of its type."""
+        return self._sorted[1]
+
+    def inputs(self, x: Mapping[str, Tensor] | None = None, **more: Any) -> Inputs:
+        """What a model gets; `x`: features, if they are not those of the graph."""
+        types, device = self.graph.types, self.graph.x.device
+        local = {
+            name: self.ids[mine] - types.node_starts[at]
+            for at, (name, mine) in enumerate(self.nodes.items())
+        }
+        if x is None:
+            x = {
+                name: value if _is_range(local[name], len(value)) else value[local[name]]
+                for name, value in types.features.items()
+            }
+        ends = self.ends if len(types.node_types) == 1 else self.at[self.ends]
+        of_edges: list[tuple[EdgeType, Any, int]] = [((FLAT, "", FLAT), slice(None), 0)]
+        if not types.flat:
+            parts, _ = _by_kind(types.edge_kinds(self.edges), len(types.edge_types))
+            of_edges = [*zip(types.edge_types, parts, types.edge_starts[:-1], strict=True)]
+        return Inputs(
+            x,
+            {name: as_tensor(ends[:, mine], device) for name, mine, _ in of_edges},
+            {name: as_tensor(self.edges[mine] - start, device) for name, mine, start in of_edges},
+            {name: as_tensor(ids, device) for name, ids in local.items()},
+            **more,
+        )
+
+
 def part_of(graph: Graph, ids: Ids, edges: Ids) -> Inputs:
     """The part of a graph with the nodes `ids`, in this order, and edges between these."""
-    types, device = graph.types, graph.x.device
     order = np.argsort(ids)
-    ends = order[np.searchsorted(ids, graph.edge_index.cpu().numpy()[:, edges], sorter=order)]
-    kinds = types.kinds(ids)
-    by_kind, starts, within = sorted_by_kind(kinds, len(types.node_types))
-    node_rows, x = {}, {}
-    for at, name in enumerate(types.node_types):
-        mine = ids[by_kind[starts[at] : starts[at + 1]]]
-        node_rows[name] = as_tensor(mine - types.node_starts[at], device)
-        if name in types.features:
-            unchanged = len(mine) == types.count(name) and bool((mine[1:] > mine[:-1]).all())
-            x[name] = types.features[name] if unchanged else types.rows(name, mine)
-    return Inputs(x, *edges_by_type(graph, within[ends], edges), node_rows)
+    ends = graph.edge_index.cpu().numpy()[:, edges]
+    return Part(graph, ids, order[np.searchsorted(ids, ends, sorter=order)], edges).inputs()
 
 
 def whole(graph: Graph) -> Inputs:
@@ -493,33 +537,20 @@ def whole(graph: Graph) -> Inputs:
     return part_of(graph, np.arange(graph.num_nodes), np.arange(graph.num_edges))
 
 
-def sorted_by_kind(kinds: Ids, count: int) -> tuple[Ids, Ids, Ids]:
-    """Rows sorted by kind, where each kind starts, and the position of each row in its kind."""
+def _is_range(ids: Ids, count: int) -> bool:
+    return len(ids) == count and bool((ids[1:] > ids[:-1]).all())
+
+
+def _by_kind(kinds: Ids, count: int) -> tuple[list[Ids], Ids]:
+    """The rows of each kind, and the position of each row among those of its kind."""
+    if count == 1:
+        rows = np.arange(len(kinds))
+        return [rows], rows
     order = np.argsort(kinds, kind="stable")
     starts = np.searchsorted(kinds[order], np.arange(count + 1))
     within = np.empty(len(order), dtype=np.int64)
     within[order] = np.arange(len(order)) - starts[kinds[order]]
-    return order, starts, within
-
-
-def edges_by_type(
-    graph: Graph, ends: Ids, edges: Ids
-) -> tuple[dict[EdgeType, Tensor], dict[EdgeType, Tensor]]:
-    """Edge indices by type, and the position of each edge among the user's of its type.
-
-    `ends` are rows within the node types.
-    """
-    types, device = graph.types, graph.x.device
-    if types.flat:
-        key = (FLAT, "", FLAT)
-        return {key: as_tensor(ends, device)}, {key: as_tensor(edges, device)}
-    order, starts, _ = sorted_by_kind(types.edge_kinds(edges), len(types.edge_types))
-    index, positions = {}, {}
-    for at, name in enumerate(types.edge_types):
-        mine = order[starts[at] : starts[at + 1]]
-        index[name] = as_tensor(ends[:, mine], device)
-        positions[name] = as_tensor(edges[mine] - types.edge_starts[at], device)
-    return index, positions
+    return np.split(order, starts[1:-1]), within
 
 
 def values_by_type(graph: Graph, inputs: Inputs, names: frozenset[str]) -> dict[str, Any]:

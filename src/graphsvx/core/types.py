@@ -101,7 +101,9 @@ class Types:
 
     def kinds(self, numbers: Ids) -> Ids:
         """Positions of the types of nodes, by their numbers."""
-        return self.node_starts[1:].searchsorted(numbers, "right")
+        if len(self.node_types) == 1:
+            return np.zeros(len(numbers), dtype=np.int64)
+        return self.node_type[numbers]
 
     def count(self, node_type: str) -> int:
         """Number of nodes of a type."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Ids, as_tensor
-from graphsvx.core.calling import Inputs, edges_by_type, sorted_by_kind
+from graphsvx.core.calling import Inputs, Part
 from graphsvx.core.model import rows_of
 from graphsvx.core.query import Query
 from graphsvx.core.types import EdgeType
@@ -44,45 +43,13 @@ class Trimming:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class Call(Part):
     """Nodes and edges of one call of a model."""
 
     query: Query
-    ids: Ids
-    """Number in the graph of each node."""
-    ends: Ids
-    """Ends of the edges among these nodes, [2, edges]."""
-    edges: Ids
-    """Position of each edge among those of the graph."""
     copy: Ids | None = None
     """The copy that each node is of; None: there is one."""
     copies: int = 1
-
-    @cached_property
-    def _by_type(self) -> tuple[dict[str, Ids], Ids]:
-        types = self.query.graph.types
-        if len(types.node_types) == 1:
-            nodes = np.arange(len(self.ids))
-            return {types.node_types[0]: nodes}, nodes
-        kinds = types.node_type[self.ids]
-        order, starts, within = sorted_by_kind(kinds, len(types.node_types))
-        parts = np.split(order, starts[1:-1])
-        return dict(zip(types.node_types, parts, strict=True)), within
-
-    @property
-    def nodes(self) -> dict[str, Ids]:
-        """The nodes of each type, in their order."""
-        return self._by_type[0]
-
-    @property
-    def at(self) -> Ids:
-        """Position of each node among those of its type."""
-        return self._by_type[1]
-
-    def local(self, node_type: str) -> Ids:
-        """Ids within their type of the nodes of a type."""
-        types = self.query.graph.types
-        return self.ids[self.nodes[node_type]] - types.node_starts[types.type_id(node_type)]
 
     def outputs(
         self,
@@ -96,21 +63,17 @@ class Call:
         `x`: features of each node type. `cut_tables`: parameters with a row for each node of a type
         are cut to the nodes that are there.
         """
-        query, graph, model = self.query, self.query.graph, self.query.model
-        device, at = graph.x.device, self.at
-        ends = self.ends if len(self.nodes) == 1 else at[self.ends]
+        query, model, device = self.query, self.query.model, self.graph.x.device
         batch = None
         if query.kind == "graph":
             copy = np.zeros(len(self.ids), dtype=np.int64) if self.copy is None else self.copy
             batch = {name: as_tensor(copy[mine], device) for name, mine in self.nodes.items()}
-        inputs = Inputs(
+        inputs = self.inputs(
             x,
-            *edges_by_type(graph, ends, self.edges),
-            {name: as_tensor(self.local(name), device) for name in self.nodes},
-            batch,
-            self.copies,
-            as_tensor(at[centres].T, device) if model.scores_pairs else None,
-            query.relation,
+            batch=batch,
+            graphs=self.copies,
+            pairs=as_tensor(self.at[centres].T, device) if model.scores_pairs else None,
+            relation=query.relation,
         )
         if trimming is None:
             return self._at_centres(self._returned(inputs, cut_tables), centres)
@@ -119,7 +82,7 @@ class Call:
             return self._at_centres(self._returned(inputs, cut_tables), centres)
 
     def _returned(self, inputs: Inputs, cut_tables: bool) -> Any:
-        graph, model = self.query.graph, self.query.model
+        graph, model = self.graph, self.query.model
         if graph.has_types:
             return model.run(graph, inputs, cut_tables)
         (x,), (edge_index,), (edges,), (nodes,) = (
@@ -131,7 +94,7 @@ class Call:
         return model(x, edge_index, *graph.edge_rows(edges), batch, inputs.pairs, attributes)
 
     def _at_centres(self, out: Any, centres: Ids) -> Tensor:
-        query, types = self.query, self.query.graph.types
+        query, types = self.query, self.graph.types
         if query.kind == "graph" or query.model.scores_pairs:
             if isinstance(out, Tensor) and out.dim() == 1 and self.copies == 1:
                 out = out[None]  # the outputs of the one graph or pair

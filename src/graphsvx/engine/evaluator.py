@@ -187,7 +187,7 @@ class Plain(Evaluator):
         query, graph = self.query, self.query.graph
         keeps = reference.active_edges(field, perturbation)[0]
         ends, centres = reference.ends[:, keeps], reference.position[: field.centres]
-        call = Call(query, reference.nodes, ends, reference.edges[keeps])
+        call = Call(graph, reference.nodes, ends, reference.edges[keeps], query)
         x = self._features(call, reference, perturbation)
         if perturbation.removes_rows:  # on the whole graph without types
             on = reference.active_nodes(perturbation)[0]

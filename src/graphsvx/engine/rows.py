@@ -240,7 +240,9 @@ class Rows(Evaluator):
         place = (BatchRows.by_hops if self.local else BatchRows.by_graph)(graphs.hops)
         edge, ends, boundary = self._ends(place, graphs)
         node = np.concatenate([place.node, field.size + np.arange(boundary)])
-        call = Call(self.query, field.ids[node], ends, field.edges[edge], place.graph, count)
+        call = Call(
+            self.graph, field.ids[node], ends, field.edges[edge], self.query, place.graph, count
+        )
         x = self._features(graphs.perturbations, place, call, node)
         trimming = None
         if shortcuts.shared_rows:
@@ -295,16 +297,18 @@ class Rows(Evaluator):
                 table = torch.cat([plain(table), graph.x.index_select(0, ids)])
             return {FLAT: self._rows_of(table, rows)}
         features, table, types = {}, plain(table), graph.types
-        for name, x in types.features.items():
+        kinds = types.kinds(field.ids)
+        for name in types.features:
             mine, block = call.nodes[name], types.blocks[name]
-            distinct, index = _distinct(call.local(name), node[mine])
-            base = x.index_select(0, as_tensor(distinct, device))
+            of_type = kinds == types.type_id(name)
+            base = types.rows(name, field.ids[of_type])
+            index = (np.cumsum(of_type) - 1)[node[mine]]
             if changed is not None and block.stop > block.start:
                 # Rows of the table after the field's own are those that replace them.
                 at = np.flatnonzero((rows[mine] >= field.size) & (mine < place.count))
                 new_rows, inverse = np.unique(rows[mine][at], return_inverse=True)
                 index[at] = len(base) + inverse.reshape(-1)
-                base = torch.cat([base, table[as_tensor(new_rows, device), block].to(x)])
+                base = torch.cat([base, table[as_tensor(new_rows, device), block].to(base)])
             features[name] = self._rows_of(base, index)
         return features
 
@@ -399,10 +403,11 @@ class Copies(Evaluator):
         place = BatchRows.by_hops(np.broadcast_to(hops, (count, size)))
         row_of = place.row_of.reshape(count, size)
         call = Call(
-            self.query,
+            self.query.graph,
             reference.nodes[place.node],
             row_of[copy, reference.ends[:, edge]],
             reference.edges[edge],
+            self.query,
             place.graph,
             count,
         )
@@ -477,13 +482,3 @@ def sort_by_level(levels: HopCounts) -> tuple[Ids, list[int]]:
         positions.append(np.flatnonzero(flat == len(positions)))
         left -= len(positions[-1])
     return np.concatenate([no_ids(), *positions]), [*map(len, positions)]
-
-
-def _distinct(ids: Ids, position: Ids) -> tuple[Ids, Ids]:
-    """Distinct ids and the index of each among them; equal ids have equal small positions."""
-    first = np.full(int(position.max(initial=-1)) + 1, -1)
-    first[position] = np.arange(len(position))
-    present = np.flatnonzero(first >= 0)
-    index = np.empty(len(first), dtype=np.int64)
-    index[present] = np.arange(len(present))
-    return ids[first[present]], index[position]
