@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
-from torch_geometric.nn import SAGEConv
+from torch import Tensor, nn
+from torch_geometric.nn import (
+    GATConv,
+    GATv2Conv,
+    GINConv,
+    GraphConv,
+    HeteroConv,
+    SAGEConv,
+    TransformerConv,
+)
 
 import graphsvx
 from graphsvx.core.query import build_query
 from graphsvx.engine.choose import choose_evaluator
+from graphsvx.engine.evaluator import node_perturbations
 from graphsvx.engine.rows import Rows
 from graphsvx.methods import GraphSVX
 from graphsvx.testing.oracle import algorithm_1, probability_of
-from tests.typed_worlds import WIDTHS, Stack, every_node, typed_graph
+from tests.typed_worlds import EDGE_TYPES, WIDTHS, Stack, every_node, typed_graph
 
 
 class Residual(Stack):
@@ -97,3 +107,91 @@ def test_shortcuts_that_games_have_shown_to_fail_are_not_kept(monkeypatch) -> No
         explanation = graphsvx.explain(model, data, node=("paper", paper), method=method)
         assert "one call a coalition" in str(explanation.certificate.fallback)
     assert right.certificate.fallback is None
+
+
+ENDS = (6, 6)
+KERNELS = {
+    "sage": lambda: SAGEConv(ENDS, 6),
+    "sage, normalised sums": lambda: SAGEConv(ENDS, 6, aggr="sum", normalize=True),
+    "graph": lambda: GraphConv(ENDS, 6),
+    "gin": lambda: GINConv(nn.Linear(6, 6), eps=0.3),
+    "gat": lambda: GATConv(ENDS, 3, heads=2, add_self_loops=False, residual=True),
+    "gatv2": lambda: GATv2Conv(ENDS, 3, heads=2, add_self_loops=False),
+    "transformer": lambda: TransformerConv(ENDS, 3, heads=2, beta=True),
+}
+
+
+class Projected(nn.Module):
+    """Two rounds of one kind of layer between rows of equal width."""
+
+    def __init__(self, conv: Any, aggregation: str) -> None:
+        super().__init__()
+        self.project = nn.ModuleDict({name: nn.Linear(w, 6) for name, w in WIDTHS.items()})
+        self.rounds = nn.ModuleList(
+            HeteroConv({name: conv() for name in EDGE_TYPES}, aggr=aggregation) for _ in range(2)
+        )
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Tensor:
+        hidden = {name: self.project[name](x).tanh() for name, x in x_dict.items()}
+        for layer in self.rounds:
+            hidden = {name: x.tanh() for name, x in layer(hidden, edge_index_dict).items()}
+        return self.head(hidden["paper"])
+
+
+@pytest.mark.parametrize("aggregation", ["sum", "mean", "max"])
+@pytest.mark.parametrize("kind", KERNELS)
+@torch.no_grad()
+def test_layers_of_edge_types_are_computed_by_kernels(kind: str, aggregation: str) -> None:
+    torch.manual_seed(0)
+    data = typed_graph(3, counts=(12, 9, 5), chance=0.15)
+    model = Projected(KERNELS[kind], aggregation).double().eval()
+    query = build_query(model, data, node=("paper", 0), target=0)
+    evaluator = choose_evaluator(query, None, 0)
+    assert isinstance(evaluator, Rows)
+    assert (evaluator.depth, evaluator.shortcuts.rounds) == (2, 2)
+    on = np.random.default_rng(0).random((30, evaluator.field.size)) < 0.6
+    on[:, 0] = True
+    graphs = node_perturbations(query, evaluator.field, on)
+    out = evaluator.evaluate(evaluator.field, graphs)
+    alone = evaluator.plain(evaluator.field).evaluate(evaluator.field, graphs)
+    torch.testing.assert_close(out, alone)
+    own_code: list[Any] = []
+    for hetero in model.rounds:  # hooks that were seen before would leave the layers as they are
+        for layer in hetero.convs.values():
+            layer.register_propagate_forward_hook(lambda *_: own_code.append(1))
+    evaluator.evaluate(evaluator.field, graphs)
+    assert not own_code
+
+
+class Linear(nn.Module):
+    """One round in which each sender adds to the outputs by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = HeteroConv(
+            {t: GraphConv((WIDTHS[t[0]], WIDTHS[t[2]]), 3) for t in EDGE_TYPES}, aggr="sum"
+        )
+
+    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Tensor:
+        return self.conv(x_dict, edge_index_dict)["paper"]
+
+
+@torch.no_grad()
+def test_derivatives_by_senders_of_all_types_are_the_differences_that_they_make() -> None:
+    torch.manual_seed(0)
+    data, model = typed_graph(3, counts=(8, 6, 4)), Linear().double().eval()
+    for name in data.edge_types:
+        ends, different = data[name].edge_index, name[0] != name[2]
+        data[name].clear()  # without weights
+        data[name].edge_index = ends[:, different | (ends[0] != ends[1])]
+    query = build_query(model, data, node=("paper", 0), target=0)
+    evaluator = choose_evaluator(query, None, 0)
+    field = evaluator.field
+    everyone = np.ones((field.size, field.size), dtype=bool)
+    full = node_perturbations(query, field, everyone[:1])
+    slopes = evaluator.slopes(field, full, evaluator.hop_counts(field, full), lambda out: out[:, 0])
+    assert slopes is not None
+    without = node_perturbations(query, field, everyone & ~np.eye(field.size, dtype=bool))
+    differences = evaluator.evaluate(field, full) - evaluator.evaluate(field, without)
+    torch.testing.assert_close(slopes[0, 1:].double(), differences[1:, 0], atol=1e-6, rtol=1e-5)

@@ -381,7 +381,7 @@ def _attend(parts: _OfAttention, edges: BatchEdges, rows: int, loops: bool) -> T
 
 def _merge_heads(layer: Any, out: Tensor) -> Tensor:
     """Heads side by side, or their mean."""
-    return out.reshape(out.shape[0], -1) if layer.concat else out.mean(1)
+    return out.flatten(1) if layer.concat else out.mean(1)
 
 
 def _gat(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
