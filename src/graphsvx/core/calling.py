@@ -487,7 +487,10 @@ class Part:
     @cached_property
     def _sorted(self) -> tuple[list[Ids], Ids]:
         types = self.graph.types
-        return _by_kind(types.kinds(self.ids), len(types.node_types))
+        if len(types.node_types) == 1:
+            nodes = np.arange(len(self.ids))
+            return [nodes], nodes
+        return _by_kind(types.node_type[self.ids], len(types.node_types))
 
     @property
     def nodes(self) -> dict[str, Ids]:
@@ -507,14 +510,11 @@ class Part:
             for at, (name, mine) in enumerate(self.nodes.items())
         }
         if x is None:
-            x = {
-                name: value if _is_range(local[name], len(value)) else value[local[name]]
-                for name, value in types.features.items()
-            }
+            x = {name: types.rows(name, self.ids[self.nodes[name]]) for name in types.features}
         ends = self.ends if len(types.node_types) == 1 else self.at[self.ends]
         of_edges: list[tuple[EdgeType, Any, int]] = [((FLAT, "", FLAT), slice(None), 0)]
         if not types.flat:
-            parts, _ = _by_kind(types.edge_kinds(self.edges), len(types.edge_types))
+            parts, _ = _by_kind(types.edge_type[self.edges], len(types.edge_types))
             of_edges = [*zip(types.edge_types, parts, types.edge_starts[:-1], strict=True)]
         return Inputs(
             x,
@@ -534,18 +534,13 @@ def part_of(graph: Graph, ids: Ids, edges: Ids) -> Inputs:
 
 def whole(graph: Graph) -> Inputs:
     """The whole graph."""
-    return part_of(graph, np.arange(graph.num_nodes), np.arange(graph.num_edges))
-
-
-def _is_range(ids: Ids, count: int) -> bool:
-    return len(ids) == count and bool((ids[1:] > ids[:-1]).all())
+    nodes, edges = np.arange(graph.num_nodes), np.arange(graph.num_edges)
+    part = Part(graph, nodes, graph.edge_index.cpu().numpy(), edges)
+    return part.inputs(graph.types.features)
 
 
 def _by_kind(kinds: Ids, count: int) -> tuple[list[Ids], Ids]:
     """The rows of each kind, and the position of each row among those of its kind."""
-    if count == 1:
-        rows = np.arange(len(kinds))
-        return [rows], rows
     order = np.argsort(kinds, kind="stable")
     starts = np.searchsorted(kinds[order], np.arange(count + 1))
     within = np.empty(len(order), dtype=np.int64)
@@ -562,15 +557,12 @@ def values_by_type(graph: Graph, inputs: Inputs, names: frozenset[str]) -> dict[
         "edge_index": dict(inputs.edge_index),
         "num_nodes": {name: len(rows) for name, rows in inputs.node_rows.items()},
     }
-    sides: tuple[tuple[Mapping[str, Mapping[Any, Tensor]], Mapping[Any, Tensor]], ...] = (
-        (types.node_values, inputs.node_rows),
-        (types.edge_values, inputs.edge_rows),
-    )
-    for stores, rows in sides:
-        for name, values in stores.items():
-            if f"{name}{suffix}" in names:
-                parts = {kind: value[rows[kind]] for kind, value in values.items()}
-                by_type.setdefault(name, {}).update(parts)
+    rows: dict[Any, Tensor] = {**inputs.node_rows, **inputs.edge_rows}
+    stored: list[tuple[str, Any]] = [*types.node_values.items(), *types.edge_values.items()]
+    for name, values in stored:
+        if f"{name}{suffix}" in names:
+            parts = {kind: value[rows[kind]] for kind, value in values.items()}
+            by_type.setdefault(name, {}).update(parts)
     if inputs.batch is not None:
         by_type["batch"] = dict(inputs.batch)
     inputs_by_name: dict[str, Any] = {f"{name}{suffix}": parts for name, parts in by_type.items()}

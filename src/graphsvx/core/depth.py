@@ -84,19 +84,14 @@ def _rounds_by_type(
     followed through torch's record of the computation. Without such a record all calls are
     counted, which is never too few.
     """
-    sample = sample_by_type(graph)
     for rows_of_tables in (False, True) if model.plan.tables else (False,):
         with suppress(ModelError):
-            return _chain(model, graph, layers, sample, rows_of_tables)
-    return _chain(model, graph, layers, whole(graph))
+            return _followed(model, sample_by_type(graph), graph, layers, rows_of_tables)
+    return _followed(model, whole(graph), graph, layers, False)
 
 
-def _chain(
-    model: Model,
-    graph: Graph,
-    layers: list[MessagePassing],
-    inputs: Inputs,
-    rows_of_tables: bool = False,
+def _followed(
+    model: Model, inputs: Inputs, graph: Graph, layers: list[MessagePassing], rows_of_tables: bool
 ) -> tuple[int, ...] | None:
     pairs = torch.zeros(2, 1, dtype=torch.long, device=graph.x.device)
     batch = {name: torch.zeros_like(rows) for name, rows in inputs.node_rows.items()}
@@ -115,10 +110,11 @@ def _chain(
         out = model.run(graph, inputs, rows_of_tables)
     ends = _steps(out.values() if isinstance(out, Mapping) else [out])
     after = _marked_after(ends, set(chain(*rounds)))
-    if after.keys().isdisjoint(chain(*rounds)):
+    reached = [after[step] for step in chain(*rounds) if step in after]
+    if not reached:
         return _one_after_the_other(rounds)
-    # What is computed and not used has nothing after it.
-    return tuple(max((after.get(step, 0) for step in steps), default=0) for steps in rounds)
+    # What is computed and not used has nothing after it; what is not recorded may have all.
+    return tuple(max((after.get(s, 0) for s in steps), default=max(reached)) for steps in rounds)
 
 
 def _steps(tensors: Iterable[Any]) -> list[Any]:

@@ -232,7 +232,7 @@ def find_edge_players(
 
 def _edge_codes(graph: Graph, positions: Ids, directions: Directions, relations: bool) -> Ids:
     """A number for each edge, the same for edges that are one player."""
-    kinds = graph.types.edge_kinds(positions)
+    kinds = graph.types.edge_type[positions]
     if directions == "together":
         kinds = graph.relation_of[kinds]
     if relations:

@@ -101,9 +101,7 @@ class Types:
 
     def kinds(self, numbers: Ids) -> Ids:
         """Positions of the types of nodes, by their numbers."""
-        if len(self.node_types) == 1:
-            return np.zeros(len(numbers), dtype=np.int64)
-        return self.node_type[numbers]
+        return self.node_starts[1:].searchsorted(numbers, "right")
 
     def count(self, node_type: str) -> int:
         """Number of nodes of a type."""
@@ -137,12 +135,6 @@ class Types:
         """A node in words: its name, or its type and id."""
         node_type, at = self.named(number)
         return self.names[node_type][at] if node_type in self.names else f"{node_type} {at}"
-
-    def edge_kinds(self, positions: Ids) -> Ids:
-        """Positions of the types of edges."""
-        if len(self.edge_types) == 1:
-            return np.zeros(len(positions), dtype=np.int64)
-        return self.edge_type[positions]
 
     def rows(self, node_type: str, numbers: Ids) -> Tensor:
         """Features of nodes of one type, by their numbers among those of all types."""
