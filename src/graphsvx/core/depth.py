@@ -20,15 +20,6 @@ from graphsvx.errors import ModelError
 from graphsvx.utils.exclusive import taking_back
 
 
-def message_passing_depth(model: Model, graph: Graph) -> int | None:
-    """Number of message-passing rounds in one call: the radius of the receptive field.
-
-    None if no round was counted (not a PyG model).
-    """
-    left = rounds_left(model, graph)
-    return None if left is None else max(left) + 1
-
-
 def rounds_left(model: Model, graph: Graph) -> tuple[int, ...] | None:
     """For each round of message passing in one call, in order: how many follow it.
 

@@ -27,7 +27,7 @@ from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.calling import USUAL, CallPlan
-from graphsvx.core.depth import message_passing_depth, rounds_left
+from graphsvx.core.depth import rounds_left
 from graphsvx.core.fingerprints import Watched
 from graphsvx.core.graph import Graph, out_edges, subgraph
 from graphsvx.core.model import Model, call_on
@@ -149,7 +149,7 @@ def _is_of(cached: tuple[Any, ...], graph: Graph) -> bool:
 def depth_changed(query: Query, profile: ModelProfile) -> bool:
     """Whether another number of rounds is counted now."""
     try:
-        return message_passing_depth(query.model, query.graph) != profile.depth
+        return rounds_left(query.model, query.graph) != profile.layers.rounds_left
     except ModelError:
         return False
 
