@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -123,24 +121,6 @@ def test_taken_graphs_keep_all_their_changes() -> None:
     assert len(taken) == 2
     for name in ("active", "feature_row", "added_edges", "removed_edges"):
         np.testing.assert_array_equal(getattr(taken, name), getattr(batch, name)[[3, 1]])
-
-
-def test_only_batches_that_differ_in_active_nodes_are_concatenated() -> None:
-    field = field_of(random_graph(4, nodes=20, chance=0.12), None)
-    plain = Perturbations(np.ones((2, field.size), dtype=bool), None, torch.zeros(field.size, 1))
-    both = plain.concatenated(plain)
-    assert both is not None
-    assert len(both) == 4
-    changed = perturbed(field, 2)
-    for change in (
-        {"feature_row": changed.feature_row},
-        {"added_edges": changed.added_edges},
-        {"removed_edges": changed.removed_edges},
-        {"feature_table": changed.feature_table},
-    ):
-        other = replace(plain, **change)
-        assert plain.concatenated(other) is None
-        assert other.concatenated(plain) is None
 
 
 def test_nodes_within_one_hop_more_than_the_depth_are_reachable() -> None:

@@ -205,15 +205,6 @@ class Perturbations:
             return self.feature_row
         return np.broadcast_to(np.arange(self.active.shape[1]), self.active.shape)
 
-    def concatenated(self, other: Perturbations) -> Perturbations | None:
-        """Both batches as one; None where features or single edges are replaced in either."""
-        parts = (self, other)
-        if any(part.changes_edges or part.feature_row is not None for part in parts):
-            return None
-        if len(self.feature_table) != len(other.feature_table):
-            return None
-        return replace(self, active=np.concatenate([self.active, other.active]))
-
     def active_edges(self, field: Field) -> Bools:
         """Edges of each perturbed graph, [graphs, edges]; boundary nodes are always active."""
         on = self.active

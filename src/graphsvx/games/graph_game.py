@@ -41,9 +41,8 @@ _CALLS_A_PLAYER = 48
 _PROBES, _BATCH = 8, 32
 FEWEST_LOOK_UPS, MOST_LOOK_UPS = 1 << 15, 1 << 18
 """Coalitions that are looked up by default, where few leave large errors."""
-_LOOK_UP_WORK = (
-    1 << 25
-)  # edges whose senders are numbered, and players of a fit: about half a second
+# Edges whose senders are numbered, and players of a fit: about half a second.
+_LOOK_UP_WORK = 1 << 25
 _LOOK_UP_SECONDS = 0.5  # the same, by a count, of layers without kernels
 _COUNTED_STATES = 1 << 12  # coalitions that show how many states there are,
 _COUNTED_SECONDS = 1 << 9  # and what a state costs
