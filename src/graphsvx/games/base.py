@@ -137,8 +137,9 @@ class StoredGame(ABC):
         ids, new = self._ids.add(*parts)
         before, count = len(self._evaluated), len(self._ids)
         if count > len(self._rows):  # twice as many each time: few rows are copied twice
-            rest = np.zeros((2 * count - before, rows.shape[1]), dtype=bool)
-            self._rows = np.concatenate([self._rows[:before], rest]) if before else rest
+            rows_before = self._rows[:before]
+            self._rows = np.zeros((2 * count, rows.shape[1]), dtype=bool)
+            self._rows[:before] = rows_before.reshape(before, rows.shape[1])
         if len(new):
             self._rows[before:count] = rows[new]
         self._evaluated = np.pad(self._evaluated, (0, len(new)))
