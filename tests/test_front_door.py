@@ -850,6 +850,14 @@ def test_networkx_numbers_are_labels_and_not_positions() -> None:
     assert e.title.startswith("0:")
 
 
+def test_links_groups_and_whole_graphs_of_networkx() -> None:
+    graph = people()
+    assert explain(Weighted(), graph, edge=("ann", "dot")).centres == (0, 3)
+    assert explain(Weighted(), graph, nodes=["bob", "eve"]).centres == (1, 4)
+    e = explain(lambda x, edge_index: x.mean(0, keepdim=True), graph, graph=True)
+    assert len(e.nodes) == len(graph)
+
+
 def test_a_dictionary_is_a_graph() -> None:
     data, model = graph_of(), Plain()
     assert explain(model, data.to_dict(), node=NODE).nodes == explain(model, data, node=NODE).nodes

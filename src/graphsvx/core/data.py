@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,12 +88,12 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
         raise InputError(f"edge_weight must be of shape [edges], got {list(weight.shape)}")
     stored = _readable(data, "y")
     labels = stored if isinstance(stored, Tensor) else None
-    y = labels if labels is not None and labels.shape == x.shape[:1] else None
+    y = labels if shape_of(labels) == x.shape[:1] else None
     if y is not None and y.dtype in (torch.uint16, torch.uint32, torch.uint64):
         y = y.long()  # torch has few operations for these
     stamps = (x_stamp, edge_stamp, *(None if v is None else stamp(v) for v in (weight, attr)))
     return Graph(
-        x, edge_index, weight, attr, y, index, statistics, stamps, form=form, labels=labels
+        x, edge_index, index, statistics, weight, attr, y, stamps, form=form, labels=labels
     )
 
 
@@ -172,25 +172,25 @@ def _edges(
     data: Any, adjacency: str | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None, DataForm]:
     """edge_index, edge_weight and edge_attr, and the form in which the data has them."""
-    edge_index, form = _readable(data, "edge_index"), DataForm()
+    edge_index = _readable(data, "edge_index")
     if edge_index is None:
         adjacency = next((n for n in ADJACENCIES if attribute_of(data, n) is not None), None)
     if adjacency is not None:
         ends, values, layout = _entries(data, adjacency)
-        form = replace(form, layout=layout)
-        return (ends, values, None, form) if values.dim() == 1 else (ends, None, values, form)
+        weight, attr = (values, None) if values.dim() == 1 else (None, values)
+        return ends, weight, attr, DataForm(layout=layout)
     if edge_index is not None:
         _check_edge_index(edge_index)
         weight, attr = (_edge_values(data, n, edge_index.shape[1]) for n in _EDGE_VALUES)
-        return edge_index, weight, attr, form
+        return edge_index, weight, attr, DataForm()
     # Other edges than edge_index, or positions that a model makes edges from.
     names = [n for n in attribute_names(data) if n == "pos" or n.endswith("edge_index")]
     other = next((value for n in names if shape_of(value := getattr(data, n))), None)
     if other is None:
         raise InputError(_NO_EDGES)
     none = torch.zeros(2, 0, dtype=torch.long, device=other.device)
-    form = replace(form, has_edges=False)
-    return computed(other, "no edges", None, lambda: none), None, None, form
+    none = computed(other, "no edges", None, lambda: none)
+    return none, None, None, DataForm(has_edges=False)
 
 
 _EDGE_VALUES = ("edge_weight", "edge_attr")
@@ -404,100 +404,42 @@ def check_graph_with_types(data: Any) -> Graph:
 
     Kept as long as the first edge_index lives and all tensors hold the same content.
     """
-    parts = _parts(data)
-    if not parts.edges:
+    flat = not isinstance(data, HeteroData)
+    parts = _of_one_type(data) if flat else data
+    if not parts.edge_types:
         raise InputError("the graph has no edge types; set data[source, relation, target]")
+    counts = {name: _count(parts, name) for name in parts.node_types}
     tensors: dict[tuple[Any, str], Tensor] = {}
-    for kind, store in [*parts.nodes.items(), *parts.edges.items()]:
+    for kind, store in [*parts.node_items(), *parts.edge_items()]:
         for name, value in store.items():
             must_be_readable(value, f"data[{kind!r}].{name}")
             if isinstance(value, Tensor):
                 tensors[kind, name] = value
-    for edge_type, store in parts.edges.items():
-        if "adj_t" in store and "edge_index" not in store:
-            raise InputError(
-                f"data[{edge_type}] has a sparse adj_t; keep edge_index beside it by "
-                "ToSparseTensor(remove_edge_index=False)"
-            )
-        parts.check_ends(edge_type)
-    first = next(iter(parts.edges.values()))["edge_index"]
+    for edge_type, store in parts.edge_items():
+        _check_ends(edge_type, store, counts, "data" if flat else f"data[{edge_type!r}]")
     with exclusive():
         stamps = tuple(stamp(value) for value in tensors.values())
         same = tuple((key, id(value)) for key, value in tensors.items())
-        version = (same, stamps, tuple(parts.counts.items()))
-        return computed(first, "typed", version, lambda: _numbered(parts, tensors, stamps))
-
-
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """The attributes of a typed graph by node and edge type."""
-
-    flat: bool
-    counts: dict[str, int]
-    nodes: dict[str, dict[str, Any]]
-    edges: dict[EdgeType, dict[str, Any]]
-
-    def owner(self, kind: str | EdgeType) -> str:
-        """How the user calls what holds the attributes of a type."""
-        return "data" if self.flat else f"data[{kind!r}]"
-
-    def check_ends(self, edge_type: EdgeType) -> None:
-        """Raise an InputError unless the edges of a type name nodes of its two node types."""
-        edge_index, owner = self.edges[edge_type].get("edge_index"), self.owner(edge_type)
-        if edge_index is None:
-            raise InputError(f"{owner} must have an edge_index of shape [2, edges], it has none")
-        _check_edge_index(edge_index, owner)
-        for end, node_type in enumerate(edge_type[::2]):
-            count, ids = self.counts.get(node_type), edge_index[end]
-            if count is None:
-                raise InputError(
-                    f"{owner} names the node type {node_type!r}; the data has {list(self.counts)}"
-                )
-            if ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= count):
-                raise InputError(
-                    f"{owner}.edge_index[{end}] must name nodes of type {node_type!r} from 0 to "
-                    f"{count - 1}, got {int(ids.min())} to {int(ids.max())}"
-                )
-
-    def features(self) -> dict[str, Tensor]:
-        """`x` of each node type that has one, checked."""
-        features = {name: store["x"] for name, store in self.nodes.items() if "x" in store}
-        for name, x in features.items():
-            owner, count = self.owner(name), self.counts[name]
-            _check_features(x, owner)
-            if len(x) != count:
-                raise InputError(
-                    f"{owner}.x must have a row for each of the {count} nodes, got {len(x)}"
-                )
-        return features
-
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """Names of the nodes of each type that has them."""
-        key = "node_names" if self.flat else "names"
-        return {
-            name: tuple(map(str, store[key]))
-            for name, store in self.nodes.items()
-            if isinstance(store.get(key), (list, tuple)) and len(store[key]) == self.counts[name]
-        }
-
-
-def _parts(data: Any) -> _Parts:
-    if isinstance(data, HeteroData):
-        nodes, edges = (
-            {name: {n: v for n, v in data[name].items() if v is not None} for name in kinds}
-            for kinds in (data.node_types, data.edge_types)
+        version = (same, stamps, tuple(counts.items()))
+        return computed(
+            parts.edge_stores[0]["edge_index"],
+            "typed",
+            version,
+            lambda: _numbered(parts, flat, counts, tensors, stamps),
         )
-        return _Parts(False, {name: _count(data, name) for name in nodes}, nodes, edges)
+
+
+def _of_one_type(data: Any) -> HeteroData:
+    """`Data`, whose edges have types, with the type `FLAT` of nodes and one of edges."""
     values = dict(data.items()) if isinstance(data, Data) else dict(vars(data))
     count, edges = int(data.num_nodes), values["edge_index"].shape[1]
-    per_edge = {
-        name: value
-        for name, value in values.items()
-        if name in {"edge_index", "edge_type", *_EDGE_VALUES}
-        or shape_of(value)[:1] == (edges,) != (count,)
-    }
-    per_node = {name: v for name, v in values.items() if name not in per_edge and v is not None}
-    return _Parts(True, {FLAT: count}, {FLAT: per_node}, {(FLAT, "", FLAT): per_edge})
+    parts = HeteroData()
+    parts[FLAT].num_nodes = count
+    for name, value in values.items():
+        has_edge_rows = shape_of(value)[:1] == (edges,) != (count,)
+        of_edges = name in ("edge_index", "edge_type", *_EDGE_VALUES) or has_edge_rows
+        parts[(FLAT, "", FLAT) if of_edges else FLAT][name] = value
+    return parts
 
 
 def _count(data: HeteroData, node_type: str) -> int:
@@ -509,47 +451,82 @@ def _count(data: HeteroData, node_type: str) -> int:
     return as_int(count, f"data[{node_type!r}].num_nodes")
 
 
+def _check_ends(
+    edge_type: EdgeType, store: Mapping[str, Any], counts: Mapping[str, int], owner: str
+) -> None:
+    """Raise an InputError unless the edges of a type name nodes of its two node types."""
+    edge_index = store.get("edge_index")
+    if edge_index is None:
+        has = "a sparse adj_t; keep edge_index beside it by ToSparseTensor(remove_edge_index=False)"
+        raise InputError(
+            f"{owner} must have an edge_index of shape [2, edges], it has "
+            f"{has if 'adj_t' in store else 'none'}"
+        )
+    _check_edge_index(edge_index, owner)
+    for end, node_type in enumerate(edge_type[::2]):
+        count, ids = counts.get(node_type), edge_index[end]
+        if count is None:
+            raise InputError(f"{owner} names the node type {node_type!r}; the data has {[*counts]}")
+        if ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= count):
+            raise InputError(
+                f"{owner}.edge_index[{end}] must name nodes of type {node_type!r} from 0 to "
+                f"{count - 1}, got {int(ids.min())} to {int(ids.max())}"
+            )
+
+
 def _numbered(
-    parts: _Parts, tensors: Mapping[tuple[Any, str], Tensor], stamps: tuple[Stamp, ...]
+    parts: HeteroData,
+    flat: bool,
+    counts: Mapping[str, int],
+    tensors: Mapping[tuple[Any, str], Tensor],
+    stamps: tuple[Stamp, ...],
 ) -> Graph:
     """The graph with nodes and edges numbered one type after the other."""
     located = {"x", "edge_index", *_EDGE_VALUES}
     _must_share_device(
         {f"{name} of {kind!r}": v for (kind, name), v in tensors.items() if name in located}
     )
-    if not sum(parts.counts.values()):
+    if not sum(counts.values()):
         raise InputError("the graph is empty: no node type has nodes")
-    starts = np.cumsum([0, *parts.counts.values()], dtype=np.int64)
-    first = dict(zip(parts.counts, starts.tolist(), strict=False))
+    features = {name: store["x"] for name, store in parts.node_items() if "x" in store}
+    for name, x in features.items():
+        owner = "data" if flat else f"data[{name!r}]"
+        _check_features(x, owner)
+        if len(x) != counts[name]:
+            raise InputError(
+                f"{owner}.x must have a row for each of the {counts[name]} nodes, got {len(x)}"
+            )
+    edge_counts = {name: store["edge_index"].shape[1] for name, store in parts.edge_items()}
+    edge_types, edge_type = _relations(parts) if flat else (tuple(edge_counts), None)
+    named = {n: store.get("node_names" if flat else "names") for n, store in parts.node_items()}
+    types = Types(
+        node_types=tuple(counts),
+        edge_types=edge_types,
+        node_starts=np.cumsum([0, *counts.values()], dtype=np.int64),
+        edge_starts=np.cumsum([0, *(() if flat else edge_counts.values())], dtype=np.int64),
+        features=features,
+        flat=flat,
+        given_edge_type=edge_type,
+        node_values=_values_by_name(parts.node_items(), counts, "x"),
+        edge_values=_values_by_name(parts.edge_items(), edge_counts, "edge_index"),
+        names={
+            name: tuple(map(str, names))
+            for name, names in named.items()
+            if isinstance(names, (list, tuple)) and len(names) == counts[name]
+        },
+    )
+    first = dict(zip(counts, types.node_starts.tolist(), strict=False))
     ends: list[Tensor] = []
-    for (source, _, target), store in parts.edges.items():
+    for (source, _, target), store in parts.edge_items():
         shift = torch.tensor([[first[source]], [first[target]]])
         ends.append(store["edge_index"] + shift.to(store["edge_index"].device))
-    edge_index, features = torch.cat(ends, 1), parts.features()
-    edge_counts = {name: store["edge_index"].shape[1] for name, store in parts.edges.items()}
-    edge_types, edge_type = _relations(parts) if parts.flat else (tuple(parts.edges), None)
-    types = Types(
-        node_types=tuple(parts.counts),
-        edge_types=edge_types,
-        node_starts=starts,
-        edge_starts=np.cumsum([0, *(() if parts.flat else edge_counts.values())], dtype=np.int64),
-        features=features,
-        flat=parts.flat,
-        given_edge_type=edge_type,
-        node_values=_values_by_name(parts.nodes, parts.counts, "x"),
-        edge_values=_values_by_name(parts.edges, edge_counts, "edge_index"),
-        names=parts.names(),
-    )
     # Mean and deviation of every feature over the nodes of its type, types one after another.
     of_types = [statistics_of(features[name]) for name in types.node_types if types.width(name)]
-    none = torch.zeros(0, dtype=torch.float64)
+    none, edge_index = torch.zeros(0, dtype=torch.float64), torch.cat(ends, 1)
     return Graph(
-        x=torch.zeros(int(starts[-1]), 0, device=edge_index.device),
+        x=torch.zeros(sum(counts.values()), 0, device=edge_index.device),
         edge_index=edge_index,
-        edge_weight=None,
-        edge_attr=None,
-        y=None,
-        index=index_by_end(edge_index[1], int(starts[-1])),
+        index=index_by_end(edge_index[1], sum(counts.values())),
         statistics=Statistics(
             torch.cat([none, *(part.mean.cpu() for part in of_types)]),
             torch.cat([none, *(part.std.cpu() for part in of_types)]),
@@ -559,9 +536,9 @@ def _numbered(
     )
 
 
-def _relations(parts: _Parts) -> tuple[tuple[EdgeType, ...], Ids]:
+def _relations(parts: HeteroData) -> tuple[tuple[EdgeType, ...], Ids]:
     """Of a flat graph: the edge types, and the position of each edge's type."""
-    (store,) = parts.edges.values()
+    (store,) = parts.edge_stores
     kinds, edges = store["edge_type"], store["edge_index"].shape[1]
     if kinds.dim() != 1 or len(kinds) != edges or kinds.is_floating_point():
         raise InputError(
@@ -571,17 +548,17 @@ def _relations(parts: _Parts) -> tuple[tuple[EdgeType, ...], Ids]:
     edge_type = kinds.cpu().numpy().astype(np.int64)
     if len(edge_type) and edge_type.min() < 0:
         raise InputError(f"data.edge_type must be 0 or more, got {edge_type.min()}")
-    count, names = int(edge_type.max(initial=-1)) + 1, parts.nodes[FLAT].get("relation_names")
+    count, names = int(edge_type.max(initial=-1)) + 1, parts[FLAT].get("relation_names")
     if not isinstance(names, (list, tuple)) or len(names) < count:
         names = range(count)
     return tuple((FLAT, str(name), FLAT) for name in names), edge_type
 
 
 def _values_by_name(
-    stores: Mapping[Any, dict[str, Any]], counts: Mapping[Any, int], leave: str
+    stores: Iterable[tuple[Any, Mapping[str, Any]]], counts: Mapping[Any, int], leave: str
 ) -> dict[str, dict[Any, Tensor]]:
     values: dict[str, dict[Any, Tensor]] = {}
-    for kind, store in stores.items():
+    for kind, store in stores:
         for name, value in store.items():
             if name != leave and shape_of(value)[:1] == (counts[kind],):
                 values.setdefault(name, {})[kind] = value

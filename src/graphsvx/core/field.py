@@ -51,8 +51,6 @@ class Field:
     @cached_property
     def by_target(self) -> Ids:
         """All edges, sorted by target."""
-        if (self.target[1:] >= self.target[:-1]).all():
-            return np.arange(len(self.target))
         return np.argsort(self.target, kind="stable")
 
     @cached_property
@@ -190,14 +188,9 @@ class Perturbations:
 
     def take(self, index: Ids | slice) -> Perturbations:
         """The perturbed graphs at these positions."""
-        added, removed = self.added_edges, self.removed_edges
-        return replace(
-            self,
-            active=self.active[index],
-            feature_row=None if self.feature_row is None else self.feature_row[index],
-            added_edges=None if added is None else added[index],
-            removed_edges=None if removed is None else removed[index],
-        )
+        of_graphs = ("active", "feature_row", "added_edges", "removed_edges")
+        given = {name: vars(self)[name] for name in of_graphs if vars(self)[name] is not None}
+        return replace(self, **{name: part[index] for name, part in given.items()})
 
     def feature_rows(self) -> Ids:
         """`feature_row`, written out where it is None."""

@@ -1,9 +1,15 @@
 """Fingerprints of models, graphs and tensors: whether they are what they were.
 
-`Contents` walks everything that a model's outputs depend on and that is the same in every process:
-its text says what differs between two runs. `Watched` is the cheap variant of the same parts
-(modules and their attributes, the code of their classes, the globals that it uses), compared by
-identity before each explanation. `stamp` is of one tensor.
+`Contents` is the same in every process: its text says what differs between two runs. A changed
+attribute, global variable or `forward` changes the outputs as weights do, so everything is followed
+that is reached from a value: attributes, closures, the globals that code of the user reads. Left
+out is what changes no output: memory addresses, hash seeds, line numbers, docstrings, train/eval
+mode and the caches of layers with `cached=True`. What cannot be compared between processes (an open
+file, an iterator) is listed by name in `Contents.unseen`.
+
+`Watched` is the cheap variant of the same parts (modules and their attributes, the code of their
+classes, the globals that it uses), compared by identity before each explanation. `stamp` is of one
+tensor.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ import sysconfig
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from dis import get_instructions
@@ -29,8 +35,6 @@ from types import (
     CellType,
     CodeType,
     FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
     MethodType,
     ModuleType,
 )
@@ -43,14 +47,6 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.data.data import BaseData
-
-# Fingerprint of models and graphs: code, attributes and tensors, the same in every process.
-#
-# A changed attribute, global variable or `forward` changes the outputs as weights do. So everything
-# is followed that is reached from a value: attributes, closures, the globals that code of the user
-# reads. Memory addresses, hash seeds, line numbers, docstrings, train/eval mode and the caches of
-# layers with `cached=True` are left out: they do not change the outputs. What cannot be compared
-# between processes (an open file, an iterator) is listed by name in `Contents.unseen`.
 
 _DEEPEST = 8
 """Nested containers that count as one plain value."""
@@ -66,9 +62,7 @@ _PLAIN = (
 _OF_MODULES = frozenset(vars(nn.Module()))
 # Values that change no output: locks, loggers, handles that hold only the id of a hook.
 _IRRELEVANT = (type(threading.Lock()), type(threading.RLock()), logging.Logger, RemovableHandle)
-_NO_OWNERS = (type(None), ModuleType, type)  # of builtin functions
 _NAMED = (FunctionType, BuiltinFunctionType, type)
-_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 _LIBRARIES = tuple(
     sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
@@ -110,10 +104,10 @@ class Contents:
 
     def _value(self, path: str, value: Any, depth: int) -> None:
         """Collect a value of any type; of objects that were seen before only where."""
-        if _plain_inside(value):
-            self._note(path, stable_repr(value))
-            return
         if isinstance(value, _IRRELEVANT):
+            return
+        if _plain_inside(value) or isinstance(value, (set, frozenset)):
+            self._note(path, stable_repr(value))
             return
         if id(value) in self._seen:
             self._note(path, f"the same as {self._seen[id(value)][1] or 'all'}")
@@ -122,27 +116,16 @@ class Contents:
             self.unseen.append(f"{path} (nested too deep)")
             return
         self._seen[id(value)] = value, path
-        match value:
-            case nn.Module():
-                self._module(path, value, depth)
-            case type():
-                self._note(path, value.__qualname__)
-                self._class(value, depth)
-            case ModuleType():
-                self._note(path, value.__name__)
-                if not _installed(value.__name__):
-                    self._scope(value.__name__, vars(value), vars(value), depth)
-            case set() | frozenset():
-                self._note(path, stable_repr(value))
-            case FunctionType():
-                self._note(path, value.__qualname__)
-                self._function(value.__qualname__, value, depth, path)
-            case _:
-                for name, part in self._parts(path, value, depth):
-                    self._value(_joined(path, name), part, depth + 1)
+        if isinstance(value, nn.Module):
+            self._module(path, value, depth)
+            return
+        for name, part in self._parts(path, value, depth):
+            self._value(_joined(path, name), part, depth + 1)
 
-    def _parts(self, path: str, value: Any, depth: int) -> Iterable[tuple[str, Any]]:
-        """What any other object consists of, by name: items, attributes, what it is pickled by."""
+    def _parts(  # noqa: PLR0911  (one return per type of value)
+        self, path: str, value: Any, depth: int
+    ) -> Iterable[tuple[str, Any]]:
+        """What an object consists of, by name: items, attributes, what it is pickled by."""
         if isinstance(value, BaseData):
             self._class(type(value), depth)
             value = value.to_dict()
@@ -155,30 +138,39 @@ class Contents:
                 return [("", value.__func__), ("__self__", value.__self__)]
             case partial():
                 return [("", value.func), ("args", list(value.args)), ("keywords", value.keywords)]
-        if _wrapped(value):
-            return [("", value.__wrapped__)]
+            case ModuleType():
+                self._note(path, value.__name__)
+                if not _installed(value.__name__):
+                    for name, part in sorted(vars(value).items()):
+                        self._variable(vars(value), name, part, depth + 1)
+                return []
+            case _ if _wrapped(value) and type(value) is not FunctionType:
+                return [("", value.__wrapped__)]
         self._note(path, name_of(value))
+        if type(value) is FunctionType:
+            self._function(value.__qualname__, value, depth, path)
+            return []
         if not inspect.isroutine(value):
-            self._class(type(value), depth)
-            return self._state(path, value).items()
+            self._class(value if isinstance(value, type) else type(value), depth)
+            return [] if isinstance(value, type) else self._state(path, value)
         owner = getattr(value, "__self__", None)  # as of `table.get`
-        return [] if isinstance(owner, _NO_OWNERS) else [("__self__", owner)]
+        return [] if isinstance(owner, (type(None), ModuleType, type)) else [("__self__", owner)]
 
-    def _state(self, path: str, value: Any) -> dict[str, Any]:
+    def _state(self, path: str, value: Any) -> list[tuple[str, Any]]:
         """Attributes of an object, or what it is pickled by."""
         if not _installed(type(value).__module__):
-            return dict(sorted(_attributes(value).items()))
+            return sorted(_attributes(value).items())
         try:
             reduced = value.__reduce_ex__(4)
         except Exception:  # whatever the class raises for what cannot be pickled
             self.unseen.append(f"{path} ({type(value).__name__})")
-            return {}
+            return []
         state = (reduced,) if isinstance(reduced, str) else reduced[1:]
-        return {
-            f"{number}": list(part) if number > 1 and isinstance(part, Iterable) else part
+        return [
+            (f"{number}", list(part) if number > 1 and isinstance(part, Iterable) else part)
             for number, part in enumerate(state)
             if part is not None
-        }
+        ]
 
     def _module(self, path: str, module: nn.Module, depth: int) -> None:
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
@@ -220,7 +212,7 @@ class Contents:
             self._classes.add(base)
             installed, texts = _installed(base.__module__), list[str]()
             for name, value in sorted(vars(base).items()):
-                if isinstance(value, _DESCRIPTORS) or _is_generated(name, value):
+                if _is_generated(name, value):
                     continue
                 label, function = f"{base.__qualname__}.{name}", _code(value)
                 if function and installed:
@@ -255,41 +247,28 @@ class Contents:
     def _globals(self, name: str, function: FunctionType, depth: int) -> None:
         """Collect the globals that a function reads; of an installed one only users' functions."""
         read, named, constants = _names(function.__code__)
-        library, scope = _installed(function.__module__), function.__globals__
-        if not library and "open" in read and "open" not in scope:
+        library = _installed(function.__module__)
+        if not library and "open" in read and "open" not in function.__globals__:
             self.unseen.append(f"{name} (reads or writes a file)")
         if not library and named & {"environ", "getenv"}:
             for variable in sorted(constants & os.environ.keys()):
                 self._note(f"environment.{variable}", repr(os.environ[variable]))
-        variables = {variable: scope[variable] for variable in read if variable in scope}
-        self._scope(function.__module__, variables, named, depth)
+        used = _used(function.__globals__, sorted(read), sorted(named), levels=3)
+        for namespace, variable, value in used:
+            if variable in namespace:
+                self._variable(namespace, variable, value, depth + 1)
 
-    def _scope(
-        self,
-        module: str,
-        scope: Mapping[str, Any],
-        named: Iterable[str],
-        depth: int,
-        levels: int = 3,
-    ) -> None:
-        """Collect variables of a module, and `named` attributes of modules among them.
-
-        Of a module of a library only functions of users are collected, which were put there.
-        """
-        library = _installed(module)
-        for variable, value in sorted(scope.items()):
-            label = f"{module}.{variable}"
-            if variable.startswith("__"):
-                continue
-            if isinstance(value, ModuleType):
-                inside = {name: vars(value)[name] for name in named if name in vars(value)}
-                if levels:
-                    self._scope(value.__name__, inside, named, depth + 1, levels - 1)
-            elif isinstance(value, _NAMED) and _installed(value.__module__):
-                if not library:
-                    self._note(label, f"{value.__module__}.{name_of(value)}")
-            elif not library or type(value) is FunctionType:
-                self._value(label, value, depth + 1)
+    def _variable(self, namespace: Mapping[str, Any], name: str, value: Any, depth: int) -> None:
+        """Collect a variable of a module; of libraries only functions of users that are there."""
+        module = namespace.get("__name__")
+        library, label = _installed(module), f"{module}.{name}"
+        if name.startswith("__"):
+            return
+        if not isinstance(value, _NAMED) or not _installed(value.__module__):
+            if not library or type(value) is FunctionType:
+                self._value(label, value, depth)
+        elif not library:
+            self._note(label, f"{value.__module__}.{name_of(value)}")
 
 
 def stable_repr(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one return per type of value)
@@ -370,17 +349,10 @@ def _attributes(value: Any) -> dict[str, Any]:
     return {name: item for name, item in attributes.items() if not name.startswith("__")}
 
 
-def _plain_inside(value: Any, depth: int = 0) -> bool:
-    match value:
-        case _ if isinstance(value, (*_PLAIN, Tensor, np.ndarray)):
-            return True
-        case _ if depth > _DEEPEST:
-            return False
-        case Mapping():
-            return _plain_inside([*value.keys(), *value.values()], depth)
-        case list() | tuple() | set() | frozenset():
-            return all(_plain_inside(item, depth + 1) for item in value)
-    return False
+def _plain_inside(value: Any) -> bool:
+    """Whether a value, or everything in nested containers, has a text of its own."""
+    leaves = tree_leaves(value, is_leaf=lambda part: not isinstance(part, (dict, list, tuple)))
+    return all(isinstance(leaf, (*_PLAIN, Tensor, np.ndarray)) for leaf in leaves)
 
 
 def _code(value: Any) -> FunctionType | None:
@@ -450,14 +422,22 @@ def _names(code: CodeType) -> tuple[set[str], set[str], set[str]]:
     return read, named, texts
 
 
+def _used(
+    scope: Mapping[str, Any], read: Iterable[str], named: Iterable[str], levels: int
+) -> Iterator[tuple[Mapping[str, Any], str, Any]]:
+    """Variables that code reads, and `named` attributes of the modules among them."""
+    for name in read:
+        value = scope.get(name)  # None: not yet there
+        if not isinstance(value, ModuleType):
+            yield scope, name, value
+        elif levels:
+            inside = [part for part in named if part in vars(value)]
+            yield from _used(vars(value), inside, named, levels - 1)
+
+
 def _short(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
-
-# The cheap variant: identities, compared before each explanation.
-#
-# It holds numbers, strings, classes and namespaces of code, but no module, tensor or hook, so that
-# it does not keep a model alive. A function whose `__code__` is replaced in place is not noticed.
 
 _UNWATCHED = ("torch.", "numpy.", "scipy.", "builtins", "typing", "abc")
 _DEEP = 3
@@ -467,73 +447,65 @@ _NUMBERS = {int, float, bool, str, type(None)}
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """Weights, layers, hooks, attributes and code of a model, by identity."""
+    """Weights, layers, hooks, attributes and code of a model, by identity.
 
-    modules: list[Any]
-    namespaces: list[tuple[Mapping[str, Any], Iterable[str] | None, list[int]]]
-    """Classes (None: all of their attributes) and globals that code uses, with identities."""
+    It holds numbers, strings, classes and namespaces of code, but no module, tensor or hook, so
+    that it does not keep a model alive. A function whose `__code__` is replaced in place is not
+    noticed.
+    """
+
+    namespaces: Sequence[tuple[Mapping[str, Any], Iterable[str] | None]]
+    """Classes (None: all of their attributes) and globals that code uses."""
+    identities: list[Any]
 
     @staticmethod
     def of(modules: list[nn.Module]) -> Watched:
         """Those of a model, given all of its modules."""
         kinds = dict.fromkeys(
             base
-            for kind in dict.fromkeys(map(type, modules))
-            for base in kind.__mro__
+            for module in modules
+            for base in type(module).__mro__
             if not _unwatched(base.__module__)
         )
         functions = {
             code for kind in kinds for value in vars(kind).values() if (code := _code(value))
         }
-        seen: set[FunctionType] = set()
+        seen = {*functions}
         names: dict[int, tuple[Mapping[str, Any], set[str]]] = {}
         for _ in range(_DEEP):
-            seen |= functions
             used: set[FunctionType] = set()
             for function in functions:
                 read, named, _ = _names(function.__code__)
-                for scope, name, value in _globals(function.__globals__, read, named):
-                    names.setdefault(id(scope), (scope, set()))[1].add(name)
-                    if type(value) is FunctionType and not _unwatched(value.__module__):
-                        used.add(value)
+                for scope, name, value in _used(function.__globals__, read, named, levels=1):
+                    if not _unwatched(scope.get("__name__", "")):
+                        names.setdefault(id(scope), (scope, set()))[1].add(name)
+                        if type(value) is FunctionType and not _unwatched(value.__module__):
+                            used.add(value)
             functions = used - seen
+            seen |= used
         namespaces = [*((vars(kind), None) for kind in kinds), *names.values()]
-        return Watched(
-            [*map(_identities, modules)],
-            [(space, names, _ids(space, names)) for space, names in namespaces],
-        )
+        return Watched(namespaces, _identities(modules, namespaces))
 
     def matches(self, modules: list[nn.Module]) -> bool:
         """Whether the model is unchanged."""
-        return self.modules == [*map(_identities, modules)] and all(
-            _ids(space, names) == ids for space, names, ids in self.namespaces
-        )
-
-
-def _globals(
-    scope: Mapping[str, Any], read: set[str], named: set[str]
-) -> Iterator[tuple[Mapping[str, Any], str, Any]]:
-    """Globals that code reads, and `named` attributes of the modules among them."""
-    for name in read:
-        value = scope.get(name)  # None: not yet there
-        if not isinstance(value, ModuleType):
-            yield scope, name, value
-        elif not _unwatched(value.__name__):
-            inside = vars(value)
-            yield from ((inside, part, inside[part]) for part in named & inside.keys())
+        return self.identities == _identities(modules, self.namespaces)
 
 
 def _unwatched(module: str | None) -> bool:
     return module is None or f"{module}.".startswith(_UNWATCHED)
 
 
-def _ids(space: Mapping[str, Any], names: Iterable[str] | None) -> list[int]:
-    return [*map(id, space.values() if names is None else map(space.get, names))]
-
-
-def _identities(module: nn.Module) -> tuple[Any, ...]:
-    attributes = vars(module)
-    return id(module), type(module), [*attributes], [*map(_identity, attributes.values())]
+def _identities(
+    modules: list[nn.Module],
+    namespaces: Iterable[tuple[Mapping[str, Any], Iterable[str] | None]],
+) -> list[Any]:
+    parts: list[Any] = []
+    for module in modules:
+        attributes = vars(module)
+        parts += [id(module), type(module), *attributes, *map(_identity, attributes.values())]
+    for space, names in namespaces:
+        parts += map(id, space.values() if names is None else map(space.get, names))
+    return parts
 
 
 def _identity(value: Any, depth: int = 4) -> Any:

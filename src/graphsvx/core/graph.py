@@ -58,15 +58,10 @@ class Index:
         """Positions of all edges into `nodes`, and the number of edges into each node."""
         first = self.start[nodes]
         lengths = self.start[nodes + 1] - first
-        if len(nodes) == 1:
-            edges = self.order[first[0] : first[0] + lengths[0]]
-        else:
-            ends = lengths.cumsum()
-            # 0 1 2 | 0 1 | ... : a counter that starts again for each node.
-            at = (first - ends + lengths).repeat(lengths)
-            at += np.arange(len(at))
-            edges = self.order[at]
-        return edges.astype(np.int64), lengths
+        # 0 1 2 | 0 1 | ... : a counter that starts again for each node.
+        at = (first - lengths.cumsum() + lengths).repeat(lengths)
+        at += np.arange(len(at))
+        return self.order[at].astype(np.int64), lengths
 
 
 def index_by_end(ends: Tensor, nodes: int) -> Index:
@@ -178,11 +173,11 @@ class Graph:
 
     x: Tensor
     edge_index: Tensor
-    edge_weight: Tensor | None
-    edge_attr: Tensor | None
-    y: Tensor | None
     index: Index
     statistics: Statistics
+    edge_weight: Tensor | None = None
+    edge_attr: Tensor | None = None
+    y: Tensor | None = None
     stamps: tuple[Stamp | None, ...] = ()
     """Of x, edge_index, edge_weight, edge_attr and attributes, when the graph was checked."""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
@@ -313,10 +308,9 @@ def subgraph(graph: Graph, nodes: Ids) -> Graph:
     return Graph(
         graph.x[rows],
         edge_index,
+        index_by_end(edge_index[1], len(nodes)),
+        graph.statistics,
         *graph.edge_rows(edges),
-        y=None,
-        index=index_by_end(edge_index[1], len(nodes)),
-        statistics=graph.statistics,
         attributes={
             name: replace(attribute, value=attribute.at(rows, edges, 1))
             for name, attribute in graph.attributes.items()

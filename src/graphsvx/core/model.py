@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._pytree import tree_leaves, tree_map
 
 from graphsvx.core.arrays import Ids, unreadable
 from graphsvx.core.calling import USUAL, CallPlan, Inputs, method_of, signature_of, values_by_type
@@ -43,22 +45,14 @@ _NAMED_OUTPUTS: dict[str, Reading] = {
 
 _OPTIONAL = frozenset(("edge_weight", "edge_attr", "batch", "edge_label_index"))
 _LABELS = ("multilabel", "multilabel_probs")
-_PROBABILITIES: dict[Reading, Callable[[Tensor], Tensor]] = {
-    "raw": lambda out: out.softmax(-1),
-    "probs": lambda out: out,
-    "log_probs": torch.exp,
-    "multilabel": torch.sigmoid,
-    "multilabel_probs": lambda out: out,
+_CONVERSIONS: dict[Reading, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "raw": (lambda out: out.softmax(-1), torch.positive),
+    "probs": (torch.positive, torch.log),
+    "log_probs": (torch.exp, torch.positive),
+    "multilabel": (torch.sigmoid, torch.positive),
+    "multilabel_probs": (torch.positive, torch.logit),
 }
-"""Outputs as probabilities."""
-_LOGITS: dict[Reading, Callable[[Tensor], Tensor]] = {
-    "raw": lambda out: out,
-    "probs": torch.log,
-    "log_probs": lambda out: out,
-    "multilabel": lambda out: out,
-    "multilabel_probs": torch.logit,
-}
-"""Outputs as logits, up to a constant."""
+"""Outputs as probabilities, and as logits up to a constant."""
 
 
 class _Holder(nn.Module):
@@ -152,17 +146,6 @@ class Model:
             out = self.plan(self.call, inputs)
         return out if self.pick is None else self.pick(out)
 
-    def _other_device(self, device: torch.device) -> str:
-        """Advice where weights are on another device than the data; "" if none is."""
-        for module in self.submodules:
-            for value in (*module._parameters.values(), *module._buffers.values()):
-                if value is not None and value.device != device:
-                    return (
-                        f"the model is on {value.device} and the data on {device}: use "
-                        f'model.to("{device}")'
-                    )
-        return ""
-
     def _other_level(self, out: Tensor, nodes: int) -> str:
         """Advice where a model of graphs is asked about nodes, or the other way round."""
         if self.whole_graphs and out.shape[:1] == (nodes,):
@@ -180,7 +163,9 @@ class Model:
     ) -> str:
         """What failed, with advice for the usual reasons."""
         shape, parameter = self.plan.form.row_shape, next(iter(signature_of(self.call)), "data")
-        elsewhere = self._other_device(edges[0].device) if edges else ""
+        device = edges[0].device if edges else None
+        stored = (w for m in self.submodules[:1] for w in chain(m.parameters(), m.buffers()))
+        elsewhere = next((w.device for w in stored if device not in (None, w.device)), None)
         count = sum(index.shape[1] for index in edges)
         integers = next((x.dtype for x in features if not x.is_floating_point()), None)
         of_features, of_weights = (
@@ -188,7 +173,9 @@ class Model:
             for tensors in (filter(Tensor.is_floating_point, features), self.weights)
         )
         hints = {
-            elsewhere: elsewhere != "",
+            f'the model is on {elsewhere} and the data on {device}: use model.to("{device}")': (
+                elsewhere is not None
+            ),
             "a graph in which players are switched off has few nodes or edges, over which this "
             "layer cannot normalise: use batch_norm or track_running_stats=True": (
                 "Expected more than 1" in error_text(error)
@@ -228,8 +215,8 @@ class Model:
     @property
     def weights(self) -> Iterator[Tensor]:
         """Parameters of floating types, those of each module after another."""
-        parameters = (w for module in self.submodules for w in module._parameters.values())
-        return (w for w in parameters if w is not None and w.is_floating_point())
+        parameters = (w for module in self.submodules[:1] for w in module.parameters())
+        return filter(Tensor.is_floating_point, parameters)
 
     @property
     def scores_pairs(self) -> bool:
@@ -260,9 +247,10 @@ class Model:
         of_classes = self.output not in _LABELS
         if of_classes and out.shape[-1] == 1:
             out = self._two_classes(out)
+        as_probabilities, as_logits = _CONVERSIONS[self.output]
         if self.scale == "probability":
-            return _PROBABILITIES[self.output](out)
-        out = _LOGITS[self.output](out)
+            return as_probabilities(out)
+        out = as_logits(out)
         if self.scale == "log_odds" and of_classes:
             out = log_odds(out)
         if not bool(torch.isfinite(out).all()):
@@ -390,15 +378,13 @@ def log_odds(logits: Tensor) -> Tensor:
 def _no_tensor(out: Any, picked: bool) -> str:
     if picked:
         return f"the function given as output= must return one tensor, got {type(out).__name__}"
-    example = "out[0]"
+    got, example = type(out).__name__, "out[0]"
     if isinstance(out, Mapping):
-        keys = list(out)
-        example = f"out[{keys[0]!r}]" if keys else "out[...]"
-        got = f"a dictionary with {', '.join(map(repr, keys))}"
+        keys = [*map(repr, out)] or ["..."]
+        got, example = f"a dictionary with {', '.join(keys)}", f"out[{keys[0]}]"
     else:
         names = out._fields if hasattr(out, "_fields") else attribute_names(out)
         fields = [name for name in names if isinstance(getattr(out, name), Tensor)]
-        got = type(out).__name__
         if fields:
             example = f"out.{'logits' if 'logits' in fields else fields[0]}"
             got += f" with {', '.join(fields)}"
@@ -531,14 +517,12 @@ def link_decoder(model: Any, graph: Graph, centres: Ids, relation: int | None = 
 
     def of_pairs(source: Tensor, target: Tensor, *relations: Tensor) -> Tensor:
         first = torch.arange(len(source), device=source.device)
-        embeddings, second = torch.cat([source, target]), first + len(source)
-        if types.flat:
-            return function(embeddings, torch.stack([first, second]), *relations, **logits)
+        second, embeddings = first + len(source), torch.cat([source, target])
         start, end = (types.node_types[at] for at in types.kinds(centres))
-        by_type = {start: embeddings}
+        given: Any = embeddings if types.flat else {start: embeddings}
         if start != end:
-            by_type, second = {start: source, end: target}, first
-        return function(by_type, torch.stack([first, second]), *relations, **logits)
+            second, given = first, {start: source, end: target}
+        return function(given, torch.stack([first, second]), *relations, **logits)
 
     return with_relation(of_pairs, relation)
 
@@ -567,30 +551,36 @@ def evaluation_mode(modules: list[nn.Module]) -> Iterator[None]:
     the user's graph, which must not be used for perturbed graphs.
     """
     with exclusive():
-        training = [module for module in modules if module.training]
-        compiled = [m for m in modules if m._compiled_call_impl is not None]
-        caching = [m for m in modules if m.__dict__.get("cached") is True]
-        states = [{n: v for n, v in vars(m).items() if n.startswith("_cached")} for m in caching]
-        compilations = [module._compiled_call_impl for module in compiled]
         state = torch.get_rng_state()
+        changes = [(module, _to_evaluate(module)) for module in modules]
+        before = [
+            (module, {name: getattr(module, name) for name in new}) for module, new in changes
+        ]
 
         def restore() -> None:
-            for module, memory in zip(caching, states, strict=True):
-                vars(module).update(memory, cached=True)
-            for module in training:
-                module.training = True
-            for module, call in zip(compiled, compilations, strict=True):
-                module._compiled_call_impl = call
+            _set_attributes(before)
             torch.set_rng_state(state)
 
         with taking_back(restore):
-            for module in training:
-                module.training = False
-            for module in compiled:  # it would be compiled again for each size of a batch
-                module._compiled_call_impl = None
-            for module, memory in zip(caching, states, strict=True):
-                vars(module).update(dict.fromkeys(memory), cached=False)
+            _set_attributes(changes)
             yield
+
+
+def _to_evaluate(module: nn.Module) -> dict[str, Any]:
+    """The attributes of a module that are changed in evaluation mode, and their values there."""
+    new: dict[str, Any] = {"training": False} if module.training else {}
+    if module._compiled_call_impl is not None:  # it would be compiled again for each size
+        new["_compiled_call_impl"] = None
+    if vars(module).get("cached") is True:
+        cached = (name for name in vars(module) if name.startswith("_cached"))
+        new |= {**dict.fromkeys(cached), "cached": False}
+    return new
+
+
+def _set_attributes(of_modules: list[tuple[nn.Module, dict[str, Any]]]) -> None:
+    for module, attributes in of_modules:
+        for name, value in attributes.items():
+            setattr(module, name, value)
 
 
 _WRITES: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -601,14 +591,13 @@ def call_without_writing(
     model: Callable[..., Any], run: Callable[[dict[str, Any]], Any], inputs: dict[str, Any]
 ) -> Any:
     """`run(inputs)`, with copies in the first call of a model and wherever that changed them."""
-    try:
+    writes = None
+    with suppress(TypeError):  # a callable without weak references or hash
         writes = _WRITES.get(model)
-    except TypeError:  # a callable without weak references or hash
-        writes = None
     if writes is False:
         return run(inputs)
-    copies = {name: _copied(value) for name, value in inputs.items()}
-    versions = [(value, value._version) for value in _tensors(copies) if _is_plain(value)]
+    copies = tree_map(lambda value: value.clone() if _is_plain(value) else value, inputs)
+    versions = [(value, value._version) for value in tree_leaves(copies) if _is_plain(value)]
     out = run(copies)
     if writes is None:
         changed = any(value._version != version for value, version in versions)
@@ -619,15 +608,3 @@ def call_without_writing(
 
 def _is_plain(value: Any) -> bool:
     return type(value) is Tensor and not value.is_inference()
-
-
-def _tensors(inputs: Mapping[Any, Any]) -> Iterator[Any]:
-    """All values; of dictionaries by node or edge type, theirs."""
-    for value in inputs.values():
-        yield from value.values() if isinstance(value, Mapping) else (value,)
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _copied(part) for name, part in value.items()}
-    return value.clone() if _is_plain(value) else value

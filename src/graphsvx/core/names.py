@@ -67,7 +67,7 @@ class Names:
 
     def node(self, node: Any) -> Any:
         """The position of a node given by name; anything else as it is."""
-        if self.positions is not None and isinstance(node, Hashable):
+        if node is not None and self.positions is not None and isinstance(node, Hashable):
             if node in self.positions:
                 return self.positions[node]
             raise InputError(f"the graph has no node {shown(node)}")
@@ -150,15 +150,8 @@ def _plain(names: Any) -> Any:
 
 _LABELS = ("y", "label")
 """Attributes of nodes that are no features: what the model predicts."""
-_PARTS_OF_A_GRAPH = (
-    "ClusterLoader",
-    "GraphSAINTEdgeSampler",
-    "GraphSAINTNodeSampler",
-    "GraphSAINTRandomWalkSampler",
-    "GraphSAINTSampler",
-    "ShaDowKHopSampler",
-)
-"""PyG's loaders whose batches are subgraphs of a single graph."""
+_LOADERS_OF_PARTS = ("ClusterLoader", "GraphSAINT", "ShaDow")
+"""How the names of PyG's loaders begin whose batches are subgraphs of a single graph."""
 
 
 def as_data(data: Any) -> Any:
@@ -186,7 +179,7 @@ def as_collection(data: Any) -> list[Any] | None:
     match data:
         case DataLoader():
             kind = type(data).__name__
-            if kind in _PARTS_OF_A_GRAPH:
+            if kind.startswith(_LOADERS_OF_PARTS):
                 raise InputError(
                     f"a {kind} yields parts of one graph, in which nodes lack neighbours; explain "
                     f"nodes of the graph itself: explain_many(model, data, nodes)"
@@ -213,18 +206,14 @@ def node_positions(data: Any) -> dict[Hashable, int] | None:
 
 def _as_tensor(value: Any) -> Any:
     """Arrays and nested lists of numbers as tensors; anything else, such as names, as it is."""
-    is_array = isinstance(value, np.ndarray)
-    if not is_array and not isinstance(value, (list, tuple)):
+    if not isinstance(value, (np.ndarray, list, tuple)):
         return value
     try:
-        array = np.asarray(value)
-    except ValueError:  # rows of different lengths
+        tensor = torch.from_numpy(np.ascontiguousarray(value))
+    except (TypeError, ValueError):  # no numbers, or rows of different lengths
         return value
-    if array.dtype.kind not in "biuf":
-        return value
-    tensor = torch.from_numpy(np.ascontiguousarray(array))
     # A list has no precision of its own.
-    is_rounded = array.dtype.kind == "f" and not is_array
+    is_rounded = tensor.is_floating_point() and not isinstance(value, np.ndarray)
     return tensor.to(torch.get_default_dtype()) if is_rounded else tensor
 
 
@@ -243,14 +232,12 @@ def _from_networkx(graph: Any) -> Data:
     """
     nodes, about_nodes = list(graph.nodes), [graph.nodes[node] for node in graph.nodes]
     position = {node: i for i, node in enumerate(nodes)}
-    edges = [(position[u], position[v], about) for u, v, about in graph.edges(data=True)]
-    # Edges without direction are two, one after the other.
-    edges = [
-        edge
-        for u, v, about in edges
-        for edge in ((u, v, about), (v, u, about))[: 1 if u == v or graph.is_directed() else 2]
-    ]
-    ends, about_edges = [(u, v) for u, v, _ in edges], [about for _, _, about in edges]
+    ends: list[tuple[int, int]] = []
+    about_edges: list[Mapping[str, Any]] = []
+    for u, v, about in graph.edges(data=True):
+        ways = 1 if u == v or graph.is_directed() else 2
+        ends += [(position[u], position[v]), (position[v], position[u])][:ways]
+        about_edges += [about] * ways
     data = Data(edge_index=torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous())
     data.num_nodes = len(nodes)
     data.x, data.feature_names = _columns(about_nodes, nodes, "node")
@@ -283,20 +270,16 @@ def _columns(
         widths = {combined: widths[combined]}
     if not widths:
         return None, None
-    columns = []
+    columns, names = [], list[str]()
     for name, width in widths.items():
         values = [np.asarray(row.get(name, ())) for row in rows]
-        for i, value in enumerate(values):
+        for row, key, value in zip(rows, keys, values, strict=True):
             if value.size != width or value.dtype.kind not in "biuf":
                 numbers = "a number" if width == 1 else f"{width} numbers"
                 raise InputError(
                     f"the attribute {name!r} must be {numbers} at every {item} of the networkx "
-                    f"graph, got {shown(rows[i].get(name))} at {shown(keys[i])}"
+                    f"graph, got {shown(row.get(name))} at {shown(key)}"
                 )
         columns.append(np.stack([value.reshape(-1) for value in values]))
-    names = [
-        name if width == 1 else f"{name} {i}"
-        for name, width in widths.items()
-        for i in range(width)
-    ]
+        names += [name] if width == 1 else [f"{name} {i}" for i in range(width)]
     return torch.tensor(np.concatenate(columns, 1), dtype=torch.get_default_dtype()), names

@@ -16,7 +16,14 @@ from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.types import Types, node_number
 from graphsvx.errors import BudgetError, InputError
-from graphsvx.utils.constraints import MOST, Converted, NotNegative, Range, as_int, shown
+from graphsvx.utils.constraints import (
+    MOST,
+    Converted,
+    NotNegative,
+    Range,
+    as_int,
+    shown,
+)
 
 FeatureChoice = NotNegative | Literal["all", "nonzero"]
 Hops = Annotated[int | None, Range(0)]
@@ -79,16 +86,12 @@ class Players:
         return int(self.edge_owner.max(initial=-1)) + 1
 
     @cached_property
-    def edges_by_layer(self) -> tuple[tuple[Ids, Ids], ...]:
-        """Edge members and owners in parts in which no edge is twice: one, but for meta-paths."""
+    def owners_by_edge(self) -> tuple[Ids, Ids, Ids]:
+        """The edges that play, where the owners of each start, and these: of meta-paths several."""
         order = np.argsort(self.edge_members, kind="stable")
-        starts = np.flatnonzero(run_starts(self.edge_members[order]))
-        counts = np.diff(np.append(starts, len(order)))
-        if counts.max(initial=0) <= 1:
-            return ((self.edge_members, self.edge_owner),)
-        layer = np.arange(len(order)) - np.repeat(starts, counts)
-        parts = [order[layer == number] for number in range(int(layer.max()) + 1)]
-        return tuple((self.edge_members[part], self.edge_owner[part]) for part in parts)
+        members = self.edge_members[order]
+        starts = np.flatnonzero(run_starts(members))
+        return members[starts], starts, self.edge_owner[order]
 
 
 def find_players(
@@ -216,9 +219,7 @@ def find_edge_players(
     """
     inner = field.inner_edges
     code = _edge_codes(graph, field.edges[inner], directions, relations)
-    carries = np.ones(len(inner), dtype=bool)
-    if hops is not None and field.centres:
-        carries = field.hops[field.target[inner]] < hops
+    carries = within_hops(field, None if hops is None else hops - 1)[field.target[inner]]
     plays = np.isin(code, code[carries])
     inner, code = inner[plays], code[plays]
     positions = field.edges[inner]
@@ -313,41 +314,42 @@ def _standing_out(
 # --- groups that switch on and off together ------------------------------------------------
 
 
-def _named_lists(mapping: Any, name: str, items: str) -> list[tuple[str, Any]]:
-    """The pairs of a mapping from names, or of a frozen one; all names must differ."""
+def _named_lists(mapping: Any, name: str, items: str) -> list[tuple[str, list[Any]]]:
+    """Names and their lists of `items`, from a mapping or a frozen one."""
     pairs = list(mapping.items()) if isinstance(mapping, Mapping) else mapping
     are_pairs = isinstance(pairs, (list, tuple)) and all(
         type(pair) is tuple and len(pair) == 2 and type(pair[0]) is str for pair in pairs
     )
     if not are_pairs:
         raise InputError(f"{name} must be a mapping of names to {items}, got {shown(mapping)}")
-    labels = [label for label, _ in pairs]
-    for label in labels:
-        if labels.count(label) > 1:
+    named: dict[str, list[Any]] = {}
+    for label, listed in pairs:
+        if label in named:
             raise InputError(f"{name} must have different names, got {label!r} twice")
-    return list(pairs)
+        plain = listed.tolist() if isinstance(listed, (Tensor, np.ndarray)) else listed
+        is_list = isinstance(plain, Iterable) and not isinstance(plain, (str, bytes))
+        named[label] = [*plain] if is_list else []
+        if not named[label]:
+            raise InputError(
+                f"{name}: {label!r} must be a list of {items}, with at least one member, got "
+                f"{shown(listed)}"
+            )
+    return [*named.items()]
 
 
 def freeze_groups(mapping: Any, name: str) -> Groups:
-    """A mapping of names to members as sorted tuples; members are integers or pairs of them."""
-    groups: list[tuple[str, tuple[Any, ...]]] = []
+    """A mapping of names to members as tuples; members are integers or pairs of them."""
+    groups = tuple(
+        (label, tuple(_member(member, label) for member in members))
+        for label, members in _named_lists(mapping, name, "members")
+    )
     label_of: dict[Any, str] = {}
-    for label, members in _named_lists(mapping, name, "members"):
-        if isinstance(members, (str, bytes)) or not isinstance(members, Iterable):
-            raise InputError(f"group {label!r} must be a list of members, got {shown(members)}")
-        plain = members.tolist() if isinstance(members, (Tensor, np.ndarray)) else list(members)
-        if not plain:
-            raise InputError(f"group {label!r} must have at least one member, got none")
-        frozen = tuple(_member(member, label) for member in plain)
-        for member in frozen:
-            if member in label_of:
-                places = " and ".join(repr(at) for at in dict.fromkeys((label_of[member], label)))
-                raise InputError(
-                    f"a player can be in one group only, got {member} twice, in {places}"
-                )
-            label_of[member] = label
-        groups.append((label, frozen))
-    return tuple(groups)
+    for label, member in ((label, member) for label, members in groups for member in members):
+        if member in label_of:
+            places = " and ".join(repr(at) for at in dict.fromkeys((label_of[member], label)))
+            raise InputError(f"a player can be in one group only, got {member} twice, in {places}")
+        label_of[member] = label
+    return groups
 
 
 GroupsSetting = Annotated[Groups, Converted(freeze_groups)]
@@ -411,25 +413,16 @@ def _in_range(position: int, count: int, label: str) -> Ids:
     return np.asarray([position])
 
 
-MetaPaths = tuple[tuple[str, tuple[Any, ...]], ...]
-"""((name, edge types), ...): each path from its far end to the explained node."""
-
-
-def freeze_meta_paths(mapping: Any, name: str) -> MetaPaths:
+def freeze_meta_paths(mapping: Any, name: str) -> Groups:
     """{name: edge types from the far end to the explained node} as tuples."""
-    paths: list[tuple[str, tuple[Any, ...]]] = []
-    for label, steps in _named_lists(mapping, name, "lists of edge types"):
-        if not isinstance(steps, (list, tuple)) or not steps:
-            raise InputError(
-                f"meta-path {label!r} must be a list of edge types, got {shown(steps)}"
-            )
-        frozen = tuple(tuple(step) if isinstance(step, (list, tuple)) else step for step in steps)
-        paths.append((label, frozen))
-    return tuple(paths)
+    return tuple(
+        (label, tuple(tuple(step) if isinstance(step, list) else step for step in steps))
+        for label, steps in _named_lists(mapping, name, "edge types")
+    )
 
 
-MetaPathsSetting = Annotated[MetaPaths, Converted(freeze_meta_paths)]
-"""Meta-paths as a field of settings."""
+MetaPathsSetting = Annotated[Groups, Converted(freeze_meta_paths)]
+"""Meta-paths as a field of settings: each from its far end to the explained node."""
 
 
 def meta_path_types(types: Types, label: str, steps: tuple[Any, ...]) -> list[int]:
@@ -445,7 +438,7 @@ def meta_path_types(types: Types, label: str, steps: tuple[Any, ...]) -> list[in
     return ids
 
 
-def find_meta_paths(types: Types, field: Field, paths: MetaPaths) -> Players:
+def find_meta_paths(types: Types, field: Field, paths: Groups) -> Players:
     """A player for each meta-path: the edges of all its instances that end in a centre.
 
     An edge on several meta-paths is there as long as one of them is. Edges on none stay.
@@ -470,20 +463,15 @@ def _instances(types: Types, field: Field, steps_of: list[int]) -> Ids:
     inner = field.inner_edges
     kinds = types.edge_type[field.edges[inner]]
     source, target = field.source[inner], field.target[inner]
-    ends = np.arange(field.size) < (field.centres or field.size)
+    ends = np.arange(field.centres or field.size)
     steps: list[Ids] = []
     for at in reversed(steps_of):  # from the centre outwards
-        step = np.flatnonzero((kinds == at) & ends[target])
-        steps.append(step)
-        ends = np.zeros(field.size, dtype=bool)
-        ends[source[step]] = True
+        steps.append(np.flatnonzero((kinds == at) & np.isin(target, ends)))
+        ends = source[steps[-1]]
     # Back to the centre: only edges whose path goes on to its far end.
     on_path: list[Ids] = []
-    starts = ends
     for step in reversed(steps):
-        alive = step[starts[source[step]]]
-        on_path.append(alive)
-        starts = np.zeros(field.size, dtype=bool)
-        starts[target[alive]] = True
+        on_path.append(step[np.isin(source[step], ends)])
+        ends = target[on_path[-1]]
     edges: Ids = inner[np.unique(np.concatenate(on_path))]
     return edges

@@ -129,7 +129,7 @@ def build_query(
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
     about = graphs.check_graph_of(model, data, arguments)
-    has_types, flat = about.has_types, not about.has_types or about.types.flat
+    has_types, flat = about.has_types, about.types.flat
     kind = _question_kind(node, nodes, graph, edge, decoder)
     number = _relation(about, kind, relation)
     if not flat and (feature_names is not None or node_names is not None):
@@ -155,7 +155,7 @@ def build_query(
     if flat:
         names.check(about.num_nodes, about.num_features, about.form.row_shape)
         node, nodes = names.node(node), names.node_group(nodes)
-        edge = None if edge is None else names.node_group(edge)
+        edge = names.node_group(edge)
     else:
         names = replace(names, features=None, nodes=None)
     links = kind == "edge" and decoder is None
@@ -169,11 +169,10 @@ def build_query(
         decoder=decoder is not None,
         relation=relation is not None,
     )
-    if not has_types:
-        about = graphs.with_attributes(about, data, plan)
-        plan = replace(plan, form=about.form)
     called = described_model(model, output, scale, plan, graph)
     if not has_types:
+        about = graphs.with_attributes(about, data, plan)
+        called = replace(called, plan=replace(plan, form=about.form))
         called, about = _in_type_of_model(called, about)
         _refuse_uncut(called, about)
     centres = _centres(about.types, node, nodes, edge)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,37 +13,26 @@ from graphsvx.core.arrays import Ids, no_ids
 from graphsvx.core.graph import Graph
 from graphsvx.core.types import Types
 from graphsvx.errors import InputError
-from graphsvx.utils.constraints import Converted, as_int, shown
+from graphsvx.utils.constraints import Converted, checked, shown
 
 Reference = int | str | tuple[float, ...] | None
 
 _NO_CENTRES = no_ids()
-_EXPECTED = 'reference must be a node id, "class:c" or a vector of numbers'
 
 
 def freeze_reference(reference: Any, name: str = "reference") -> Reference:
     """Validate a reference and make it hashable: vectors become tuples."""
     if reference is None:
         return None
-    if isinstance(reference, str):
-        head, _, number = reference.partition(":")
-        if head != "class" or not number.isdecimal():
-            raise InputError(f"{_EXPECTED}, got {shown(reference)}")
-        return reference
-    if isinstance(reference, Tensor):
-        reference = reference.detach().cpu().double().numpy() if reference.dim() else reference
-    try:
-        if not isinstance(reference, (tuple, list, np.ndarray)):
-            return as_int(reference, name)
-        vector = np.asarray(reference, dtype=np.float64)
-    except (TypeError, ValueError):  # InputErrors too
-        raise InputError(f"{_EXPECTED}, got {shown(reference)}") from None
-    if vector.ndim != 1:
-        raise InputError(f"{_EXPECTED}, got an array of shape {list(vector.shape)}")
-    if not np.isfinite(vector).all():
-        feature = int(np.flatnonzero(~np.isfinite(vector))[0])
-        raise InputError(f"reference must be finite, got {vector[feature]} for feature {feature}")
-    return tuple(vector.tolist())
+    frozen: Reference = ""
+    with suppress(InputError):
+        frozen = checked(reference, tuple[float, ...] | Reference, name)
+    if isinstance(frozen, str) and not re.fullmatch(r"class:\d+", frozen):
+        raise InputError(
+            f'{name} must be a node id, "class:c" or a vector of finite numbers, got '
+            f"{shown(reference)}"
+        )
+    return frozen
 
 
 ReferenceSetting = Annotated[Reference, Converted(freeze_reference)]
@@ -73,39 +63,31 @@ def resolve_reference(graph: Graph, reference: Reference, centres: Ids = _NO_CEN
 
 def _referred(types: Types, name: str, width: int, owner: str, reference: Any) -> Tensor:
     """The features of one type that a reference means."""
-    x, count = types.features[name], types.count(name)
+    x = types.features[name]
     match reference:
         case int():
-            if not 0 <= reference < count:
-                raise InputError(
-                    f"reference must be a {name} from 0 to {count - 1}, got {reference}"
-                )
+            types.number(name, reference, "reference")  # an InputError unless there is one
             return x[reference].double()
         case str():
             y = types.node_values.get("y", {}).get(name)
-            return class_mean(x, y, int(reference.partition(":")[2]))
+            if y is None or y.is_floating_point():
+                raise InputError(
+                    f'reference="{reference}" needs the class of every node; set data.y, or give '
+                    "the vector itself"
+                )
+            members = x[y == int(reference.partition(":")[2])]
+            if not len(members):
+                labels = sorted(set(y.tolist()))[:10]
+                raise InputError(
+                    f'reference="{reference}" names a class without nodes; data.y has {labels}'
+                )
+            return _typical(members)
     if len(reference) != width:
         raise InputError(
             f"reference must have one value for each of the {width} features{owner}, "
             f"got {len(reference)}"
         )
     return torch.tensor(reference, dtype=torch.float64)
-
-
-def class_mean(x: Tensor, y: Tensor | None, label: int) -> Tensor:
-    """Mean features of the nodes of a class, float64."""
-    if y is None or y.is_floating_point():
-        raise InputError(
-            f'reference="class:{label}" needs the class of every node; set data.y, '
-            f"or give the vector itself"
-        )
-    members = x[y == label]
-    if not len(members):
-        labels = sorted(set(y.tolist()))
-        raise InputError(
-            f'reference="class:{label}" names a class without nodes; data.y has {labels[:10]}'
-        )
-    return _typical(members)
 
 
 def monte_carlo_mean(graph: Graph, draws: int, rng: torch.Generator) -> Tensor:

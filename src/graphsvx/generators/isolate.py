@@ -109,9 +109,10 @@ class CutEdges(Fixed):
         field, players = setup.field, setup.players
         count = len(features_on)
         cut = np.zeros((count, len(field.edges)), dtype=bool)
-        cut[:, players.edge_members] = True
-        # An edge of several players (meta-paths) is there as long as one of them is on.
-        for members, owner in players.edges_by_layer:
-            cut[:, members] &= ~nodes_on[:, owner]
+        edges, starts, owners = players.owners_by_edge
+        on_edges = nodes_on[:, owners]
+        if len(edges) < len(owners):  # an edge of several meta-paths: there if one of them is on
+            on_edges = np.logical_or.reduceat(on_edges, starts, axis=1)
+        cut[:, edges] = ~on_edges
         on = np.broadcast_to(np.ones(1, dtype=bool), (count, field.size))
         return Perturbations(on, None, setup.feature_table, removed_edges=cut)
