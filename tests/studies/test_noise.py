@@ -102,7 +102,8 @@ def noisy(model: torch.nn.Module | None = None, nodes: bool = False) -> zoo.Trai
     plain = datasets.load("ba-community", 0)
     added = datasets.with_noisy_nodes(plain) if nodes else datasets.with_noisy_features(plain)
     torch.manual_seed(0)
-    model = model or CitationGCN(added.features, hidden=6, classes=added.classes, dropout=0.5)
+    settings = zoo.Settings(hidden=6, dropout=0.5)
+    model = model or CitationGCN(added.features, added.classes, settings)
     card = zoo.Card(
         dataset=added.name, data_seed=0, fingerprint=added.fingerprint, task="node",
         features=added.features, classes=added.classes, seed=0,
@@ -151,14 +152,8 @@ def test_a_graph_without_its_noisy_nodes_is_the_graph_before():
 
 def test_even_attention_is_the_mean_over_those_who_look_at_a_node():
     trained = noisy(nodes=True)
-    model = CitationGAT(
-        trained.dataset.features,
-        hidden=2,
-        classes=trained.dataset.classes,
-        heads=2,
-        out_heads=1,
-        dropout=0.0,
-    )
+    data, settings = trained.dataset, zoo.Settings(hidden=2, heads=2, out_heads=1)
+    model = CitationGAT(data.features, data.classes, settings)
     for layer in (model.first, model.second):
         assert isinstance(layer, GATConv)
         torch.nn.init.zeros_(layer.att_src)

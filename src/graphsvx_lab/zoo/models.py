@@ -31,6 +31,7 @@ from torch_geometric.nn import (
 
 from graphsvx.core.types import EdgeType
 from graphsvx.errors import UnsupportedError
+from graphsvx_lab.zoo.settings import Settings
 
 
 def _sum_of_neighbours(ins: int, outs: int) -> GraphConv:
@@ -64,24 +65,14 @@ class ConvolutionBlocks(nn.Module):
     code that the paper's authors published, has no ReLU.
     """
 
-    def __init__(
-        self,
-        features: int,
-        *,
-        hidden: int,
-        layers: int,
-        convolution: str,
-        concat: bool,
-        normalise: bool = False,
-    ) -> None:
+    def __init__(self, features: int, settings: Settings) -> None:
         super().__init__()
-        make = CONVOLUTIONS[convolution]
+        make, hidden, layers = CONVOLUTIONS[settings.model], settings.hidden, settings.layers
         widths = [features, *[hidden] * layers]
         self.convolutions = nn.ModuleList(make(ins, outs) for ins, outs in pairwise(widths))
-        self.concat = concat
-        self.normalise = normalise
-        self.last_relu = convolution != "released"
-        self.width = hidden * layers if concat else hidden
+        self.concat, self.normalise = settings.concat, settings.normalise
+        self.last_relu = settings.model != "released"
+        self.width = hidden * layers if self.concat else hidden
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Node embeddings [nodes, width]."""
@@ -103,11 +94,11 @@ class ConvolutionBlocks(nn.Module):
 class NodeClassifier(nn.Module):
     """Message-passing blocks and a linear layer: logits for every node."""
 
-    def __init__(self, blocks: ConvolutionBlocks, classes: int, dropout: float = 0.0) -> None:
+    def __init__(self, features: int, classes: int, settings: Settings) -> None:
         super().__init__()
-        self.blocks = blocks
-        self.dropout = nn.Dropout(dropout)
-        self.out = nn.Linear(blocks.width, classes)
+        self.blocks = ConvolutionBlocks(features, settings)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.out = nn.Linear(self.blocks.width, classes)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits, nodes x classes."""
@@ -117,14 +108,11 @@ class NodeClassifier(nn.Module):
 class GraphClassifier(nn.Module):
     """Message-passing blocks, global pooling and a linear layer: logits for every graph."""
 
-    def __init__(
-        self, blocks: ConvolutionBlocks, classes: int, dropout: float = 0.0, pooling: str = "max"
-    ) -> None:
+    def __init__(self, features: int, classes: int, settings: Settings) -> None:
         super().__init__()
-        self.blocks = blocks
-        self.pooling = pooling
-        self.dropout = nn.Dropout(dropout)
-        self.out = nn.Linear(blocks.width, classes)
+        self.blocks, self.pooling = ConvolutionBlocks(features, settings), settings.pooling
+        self.dropout = nn.Dropout(settings.dropout)
+        self.out = nn.Linear(self.blocks.width, classes)
 
     def forward(
         self,
@@ -141,11 +129,11 @@ class GraphClassifier(nn.Module):
 class CitationGCN(nn.Module):
     """GCN(features, hidden, ReLU)-GCN(hidden, classes), dropout before each."""
 
-    def __init__(self, features: int, *, hidden: int, classes: int, dropout: float) -> None:
+    def __init__(self, features: int, classes: int, settings: Settings) -> None:
         super().__init__()
-        self.first = GCNConv(features, hidden)
-        self.second = GCNConv(hidden, classes)
-        self.dropout = nn.Dropout(dropout)
+        self.first = GCNConv(features, settings.hidden)
+        self.second = GCNConv(settings.hidden, classes)
+        self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits, nodes x classes."""
@@ -160,22 +148,13 @@ class CitationGAT(nn.Module):
     to the inputs of both layers and to the attention.
     """
 
-    def __init__(
-        self,
-        features: int,
-        *,
-        hidden: int,
-        classes: int,
-        heads: int,
-        out_heads: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, features: int, classes: int, settings: Settings) -> None:
         super().__init__()
-        self.first = GATConv(features, hidden, heads=heads, dropout=dropout)
-        self.second = GATConv(
-            hidden * heads, classes, heads=out_heads, concat=False, dropout=dropout
-        )
-        self.dropout = nn.Dropout(dropout)
+        convolution = partial(GATConv, dropout=settings.dropout)
+        self.first = convolution(features, settings.hidden, heads=settings.heads)
+        between, heads = settings.hidden * settings.heads, settings.out_heads
+        self.second = convolution(between, classes, heads=heads, concat=False)
+        self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Logits, nodes x classes."""
@@ -208,19 +187,15 @@ class HeteroClassifier(nn.Module):
         self,
         nodes: Mapping[str, tuple[int, int]],
         edge_types: tuple[EdgeType, ...],
-        *,
-        hidden: int,
-        layers: int,
         classes: int,
-        convolution: str = "sage",
-        normalise: bool = False,
-        dropout: float = 0.0,
+        settings: Settings,
     ) -> None:
         super().__init__()
-        self.node_type, self.normalise = next(iter(nodes)), normalise
+        hidden = settings.hidden
+        self.node_type, self.normalise = next(iter(nodes)), settings.normalise
         # Between nodes of two types, or of one.
         make: Callable[..., nn.Module] = SAGEConv
-        if convolution == "gat":
+        if settings.model == "gat":
             make = partial(GATConv, add_self_loops=False)
         self.project = nn.ModuleDict(
             {name: nn.Linear(width, hidden) for name, (_, width) in nodes.items() if width}
@@ -234,9 +209,9 @@ class HeteroClassifier(nn.Module):
         )
         self.convolutions = nn.ModuleList(
             HeteroConv({name: make((hidden, hidden), hidden) for name in edge_types}, aggr="sum")
-            for _ in range(layers)
+            for _ in range(settings.layers)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(settings.dropout)
         self.out = nn.Linear(hidden, classes)
 
     def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[EdgeType, Tensor]) -> Tensor:

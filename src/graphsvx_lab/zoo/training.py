@@ -25,7 +25,6 @@ from graphsvx_lab.datasets.typed import RELATIONS, TYPES
 from graphsvx_lab.zoo.models import (
     CitationGAT,
     CitationGCN,
-    ConvolutionBlocks,
     GraphClassifier,
     HeteroClassifier,
     NodeClassifier,
@@ -99,28 +98,19 @@ def build(
         InputError: a typed model of a data set that has no types.
 
     """
-    width: dict[str, Any] = {"hidden": settings.hidden, "dropout": settings.dropout}
-    layers: dict[str, Any] = {"hidden": settings.hidden, "layers": settings.layers}
-    kind: dict[str, Any] = {"convolution": settings.model, "normalise": settings.normalise}
     if settings.family == "citation":
-        if settings.model == "gat":
-            heads = {"heads": settings.heads, "out_heads": settings.out_heads}
-            return CitationGAT(features, classes=classes, **heads, **width)
-        return CitationGCN(features, classes=classes, **width)
-    if settings.family != "blocks":
-        types = TYPES.get(dataset or "")
-        if types is None:
-            raise InputError(
-                f"a typed model needs one of the data sets {list(TYPES)}, got {dataset!r}"
-            )
-        layers["dropout"] = settings.dropout
-        if settings.family == "relational":
-            return RelationalEncoder(types.nodes["node"][0], 2 * RELATIONS, **layers)
-        return HeteroClassifier(types.nodes, types.edge_types, classes=classes, **kind, **layers)
-    blocks = ConvolutionBlocks(features, concat=settings.concat, **kind, **layers)
-    if task == "node":
-        return NodeClassifier(blocks, classes, settings.dropout)
-    return GraphClassifier(blocks, classes, settings.dropout, settings.pooling)
+        citation = CitationGAT if settings.model == "gat" else CitationGCN
+        return citation(features, classes, settings)
+    if settings.family == "blocks":
+        return (NodeClassifier if task == "node" else GraphClassifier)(features, classes, settings)
+    types = TYPES.get(dataset or "")
+    if types is None:
+        raise InputError(f"a typed model needs one of the data sets {list(TYPES)}, got {dataset!r}")
+    if settings.family == "typed":
+        return HeteroClassifier(types.nodes, types.edge_types, classes, settings)
+    layers: dict[str, Any] = {"hidden": settings.hidden, "layers": settings.layers}
+    entities = types.nodes["node"][0]
+    return RelationalEncoder(entities, 2 * RELATIONS, dropout=settings.dropout, **layers)
 
 
 def train(
