@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
@@ -31,6 +31,7 @@ from torch_geometric.nn import (
 
 from graphsvx.core.types import EdgeType
 from graphsvx.errors import UnsupportedError
+from graphsvx_lab.datasets.typed import GraphSchema
 from graphsvx_lab.zoo.settings import Settings
 
 
@@ -178,37 +179,28 @@ class CitationGAT(nn.Module):
 class HeteroClassifier(nn.Module):
     """A linear layer for each node type, convolutions for each edge type, a linear head.
 
-    `nodes` are the number of nodes and of features of each type; types without features (0) have a
-    table with a row for each node. `normalise` scales projected features to L2 norm 1. The head
-    classifies nodes of the first type.
+    Types without features have a table with a row for each node. `normalise` scales projected
+    features to L2 norm 1. The head classifies nodes of the first type.
     """
 
-    def __init__(
-        self,
-        nodes: Mapping[str, tuple[int, int]],
-        edge_types: tuple[EdgeType, ...],
-        classes: int,
-        settings: Settings,
-    ) -> None:
+    def __init__(self, schema: GraphSchema, classes: int, settings: Settings) -> None:
         super().__init__()
-        hidden = settings.hidden
-        self.node_type, self.normalise = next(iter(nodes)), settings.normalise
+        hidden, types = settings.hidden, schema.nodes.items()
+        self.node_type, self.normalise = next(iter(schema.nodes)), settings.normalise
         # Between nodes of two types, or of one.
         make: Callable[..., nn.Module] = SAGEConv
         if settings.model == "gat":
             make = partial(GATConv, add_self_loops=False)
         self.project = nn.ModuleDict(
-            {name: nn.Linear(width, hidden) for name, (_, width) in nodes.items() if width}
+            {name: nn.Linear(width, hidden) for name, (_, width) in types if width}
         )
+        tables = {name: torch.randn(count, hidden) for name, (count, width) in types if not width}
         self.tables = nn.ParameterDict(
-            {
-                name: nn.Parameter(torch.randn(count, hidden) / hidden**0.5)
-                for name, (count, width) in nodes.items()
-                if not width
-            }
+            {name: nn.Parameter(table / hidden**0.5) for name, table in tables.items()}
         )
+        ends, edge_types = (hidden, hidden), schema.edge_types
         self.convolutions = nn.ModuleList(
-            HeteroConv({name: make((hidden, hidden), hidden) for name in edge_types}, aggr="sum")
+            HeteroConv({name: make(ends, hidden) for name in edge_types}, aggr="sum")
             for _ in range(settings.layers)
         )
         self.dropout = nn.Dropout(settings.dropout)

@@ -107,7 +107,7 @@ def build(
     if types is None:
         raise InputError(f"a typed model needs one of the data sets {list(TYPES)}, got {dataset!r}")
     if settings.family == "typed":
-        return HeteroClassifier(types.nodes, types.edge_types, classes, settings)
+        return HeteroClassifier(types, classes, settings)
     layers: dict[str, Any] = {"hidden": settings.hidden, "layers": settings.layers}
     entities = types.nodes["node"][0]
     return RelationalEncoder(entities, 2 * RELATIONS, dropout=settings.dropout, **layers)
