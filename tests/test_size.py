@@ -29,7 +29,7 @@ BOUNDS = {
     "graphsvx_lab/datasets": 2_110,
     "graphsvx_lab/metrics": 970,
     "graphsvx_lab/studies": 4_040,
-    "graphsvx_lab/zoo": 1_400,
+    "graphsvx_lab/zoo": 1_290,
 }
 
 
