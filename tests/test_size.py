@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 # Lines of Python. Lower a bound when code is removed; raise one only for what earns its lines.
 BOUNDS = {
     "graphsvx/cli": 1_870,
-    "graphsvx/core": 4_920,
+    "graphsvx/core": 4_780,
     "graphsvx/engine": 5_270,
     "graphsvx/estimators": 3_530,
     "graphsvx/explorer": 2_790,

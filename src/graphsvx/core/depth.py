@@ -14,8 +14,9 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.calling import Inputs, part_of, whole
+from graphsvx.core.field import subgraph
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import Model
+from graphsvx.core.model import Model, call_on
 from graphsvx.errors import ModelError
 from graphsvx.utils.exclusive import taking_back
 
@@ -33,13 +34,8 @@ def rounds_left(model: Model, graph: Graph) -> tuple[int, ...] | None:
     if graph.has_types:
         return _rounds_by_type(model, graph, layers)
     rounds: list[Any] = []
-    first, no_edges, pair = (
-        torch.zeros(size, dtype=torch.long, device=graph.x.device) for size in (1, 0, (2, 1))
-    )
-    weight, attr = graph.edge_rows(no_edges)
-    further = graph.attributes_at(first, no_edges)
     with _after_each_round(layers, rounds.append):
-        model(graph.x[:1], graph.edge_index[:, :0], weight, attr, first, pair, further)
+        call_on(model, subgraph(graph, np.zeros(1, dtype=np.int64)))
     return _one_after_the_other(rounds)
 
 

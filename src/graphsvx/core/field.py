@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids, run_starts, setdiff_sorted
-from graphsvx.core.graph import Graph, out_edges
+from graphsvx.core.arrays import Bools, Ids, as_tensor, run_starts, setdiff_sorted
+from graphsvx.core.graph import Graph, index_by_end, out_edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +143,28 @@ def restrict(field: Field, keep: Ids) -> Field:
         source=new[field.source[remaining]],
         target=new[field.target[remaining]],
         edges=field.edges[remaining],
+    )
+
+
+def subgraph(graph: Graph, nodes: Ids) -> Graph:
+    """Induced subgraph of `nodes`, with local ids in their order."""
+    part = in_neighbourhood(graph, nodes, 0)
+    inner = part.inner_edges
+    ends = np.stack([part.source[inner], part.target[inner]])
+    edge_index, rows, edges = (
+        as_tensor(array, graph.x.device) for array in (ends, nodes, part.edges[inner])
+    )
+    return Graph(
+        graph.x[rows],
+        edge_index,
+        index_by_end(edge_index[1], len(nodes)),
+        graph.statistics,
+        *graph.edge_rows(edges),
+        attributes={
+            name: replace(attribute, value=attribute.at(rows, edges, 1))
+            for name, attribute in graph.attributes.items()
+        },
+        form=graph.form,
     )
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from graphsvx.core.arrays import Ids, as_tensor
+from graphsvx.core.arrays import Ids
 from graphsvx.core.fingerprints import Stamp, stamp
 from graphsvx.core.types import FLAT, Types
 from graphsvx.errors import InputError
@@ -291,31 +291,6 @@ def converted(graph: Graph, dtype: torch.dtype) -> Graph:
             for name, attribute in graph.attributes.items()
         },
         form=replace(graph.form, dtype=dtype),
-    )
-
-
-def subgraph(graph: Graph, nodes: Ids) -> Graph:
-    """Induced subgraph of `nodes`, with local ids in their order."""
-    inside, count = graph.index.edges_by_node(nodes)
-    sources = graph.edge_index[0].cpu().numpy()[inside]
-    order = np.argsort(nodes)
-    at = np.minimum(np.searchsorted(nodes, sources, sorter=order), len(nodes) - 1)
-    within = nodes[order[at]] == sources
-    ends = np.stack([order[at], np.repeat(np.arange(len(nodes)), count)])[:, within]
-    edge_index, rows, edges = (
-        as_tensor(array, graph.x.device) for array in (ends, nodes, inside[within])
-    )
-    return Graph(
-        graph.x[rows],
-        edge_index,
-        index_by_end(edge_index[1], len(nodes)),
-        graph.statistics,
-        *graph.edge_rows(edges),
-        attributes={
-            name: replace(attribute, value=attribute.at(rows, edges, 1))
-            for name, attribute in graph.attributes.items()
-        },
-        form=graph.form,
     )
 
 

@@ -28,8 +28,9 @@ from torch_geometric.nn import MessagePassing
 from graphsvx.core.arrays import Ids
 from graphsvx.core.calling import USUAL, CallPlan
 from graphsvx.core.depth import rounds_left
+from graphsvx.core.field import subgraph
 from graphsvx.core.fingerprints import Watched
-from graphsvx.core.graph import Graph, out_edges, subgraph
+from graphsvx.core.graph import Graph, out_edges
 from graphsvx.core.model import Model, call_on
 from graphsvx.core.query import Query
 from graphsvx.engine.kernels import ModelLayers, is_known
