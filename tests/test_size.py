@@ -15,7 +15,7 @@ BOUNDS = {
     "graphsvx/core": 4_780,
     "graphsvx/engine": 5_270,
     "graphsvx/estimators": 3_530,
-    "graphsvx/explorer": 2_790,
+    "graphsvx/explorer": 2_640,
     "graphsvx/games": 980,
     "graphsvx/generators": 500,
     "graphsvx/integrations": 450,
@@ -26,9 +26,9 @@ BOUNDS = {
     "graphsvx/testing": 1_010,
     "graphsvx/utils": 1_420,
     "graphsvx/views": 2_560,
-    "graphsvx_lab/datasets": 2_110,
-    "graphsvx_lab/metrics": 970,
-    "graphsvx_lab/studies": 4_040,
+    "graphsvx_lab/datasets": 1_900,
+    "graphsvx_lab/metrics": 950,
+    "graphsvx_lab/studies": 4_000,
     "graphsvx_lab/zoo": 1_290,
 }
 

@@ -20,7 +20,7 @@ from graphsvx.explorer.predictions import scores_after
 from graphsvx.explorer.questions import Changes, Limits, Question
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.methods import registry
-from graphsvx.metrics import Fidelity, Level, fidelity, level_of, scores, similarity
+from graphsvx.metrics import Fidelity, Level, expected_error, fidelity, level_of, scores, similarity
 from graphsvx.results.credit import SEVERAL, Credit, Region, TypeCredit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.printable import one_line
@@ -128,7 +128,7 @@ class Answers:
                 "calls": certificate.calls,
                 "samples": question.samples,
                 "status": certificate.status,
-                "relativeError": _relative_error(explanation),
+                "relativeError": finite(math.sqrt(expected_error(explanation))),
             },
         }
 
@@ -198,16 +198,6 @@ def _together(explanation: Explanation) -> list[dict[str, Any]]:
 def refinable(question: Question) -> bool:
     """Whether the method takes a number of model calls that can be raised step by step."""
     return question.method == "graphsvx" and not question.stored
-
-
-def _relative_error(explanation: Explanation) -> float | None:
-    """Root mean square of the standard errors, relative to that of the credit; None: unknown."""
-    size, error = float(explanation.values.norm()), float(explanation.errors.norm())
-    if not math.isfinite(error):
-        return None
-    if size == 0:
-        return 0.0 if error == 0 else None
-    return error / size
 
 
 def agreement_of(first: Explanation, second: Explanation) -> dict[str, Any]:
