@@ -16,7 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils import backend_registration
+
+CAN_BE_SIMULATED = hasattr(backend_registration, "_setup_privateuseone_for_python_backend")
+"""Older versions of torch need a device written in C++."""
 
 
 @dataclass
@@ -66,7 +69,7 @@ def counted() -> Iterator[Counts]:
 def simulated_device() -> torch.device:
     """The device; it is registered when it is first asked for, as torch cannot forget it."""
     if not hasattr(torch, _NAME):
-        _setup_privateuseone_for_python_backend(_NAME)
+        backend_registration._setup_privateuseone_for_python_backend(_NAME)
         _library.fallback(_run, "PrivateUse1")
     return torch.device(_NAME, 0)
 

@@ -50,9 +50,12 @@ from graphsvx.methods.player_kinds import MetaPaths
 from graphsvx.utils.context import collected
 from graphsvx_lab.metrics.effects import leave_one_out
 from tests import typed_worlds
-from tests.simulated_device import Counts, counted, simulated_device
+from tests.simulated_device import CAN_BE_SIMULATED, Counts, counted, simulated_device
 from tests.worlds import pooled, random_graph, random_model, seeded
 
+pytestmark = pytest.mark.skipif(
+    not CAN_BE_SIMULATED, reason="a device in Python needs a newer version of torch"
+)
 CPU = torch.device("cpu")
 Move = Callable[[Any], Any]
 """Moves a model or data to the device of a case."""

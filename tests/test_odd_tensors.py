@@ -64,7 +64,8 @@ TENSORS: dict[str, Callable[[Tensor], Any]] = {
     "float8": lambda v: v.to(torch.float8_e4m3fn),
     "float16": lambda v: v.half(),
     "bfloat16": lambda v: v.bfloat16(),
-    "uint16": lambda v: v.abs().to(torch.uint16),
+    # Where torch can index them: before 2.10 it could not.
+    "uint16": lambda v: v.abs().to(torch.uint16)[torch.arange(len(v))],
     "int8": lambda v: v.to(torch.int8),
     "long": lambda v: v.long(),
     "bool": lambda v: v > 0,

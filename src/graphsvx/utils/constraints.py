@@ -404,7 +404,7 @@ def _bool(value: Any, *_: Any) -> bool:
 
 def _int(value: Any, _: Any, stored: bool) -> int:
     is_truth = isinstance(value, Tensor) and value.dtype == torch.bool
-    if is_truth or isinstance(value, (bool, float, str)):
+    if is_truth or isinstance(value, (bool, np.bool_, float, str)):
         raise Misfit
     try:
         number = value if type(value) is int else int(value.__index__())
