@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,8 +46,8 @@ class Call(Part):
     """Nodes and edges of one call of a model."""
 
     query: Query
-    copy: Ids | None = None
-    """The copy that each node is of; None: there is one."""
+    copy: Ids
+    """The copy that each node is of."""
     copies: int = 1
 
     def outputs(
@@ -66,8 +65,7 @@ class Call(Part):
         query, model, device = self.query, self.query.model, self.graph.x.device
         batch = None
         if query.kind == "graph":
-            copy = np.zeros(len(self.ids), dtype=np.int64) if self.copy is None else self.copy
-            batch = {name: as_tensor(copy[mine], device) for name, mine in self.nodes.items()}
+            batch = {name: as_tensor(self.copy[mine], device) for name, mine in self.nodes.items()}
         inputs = self.inputs(
             x,
             batch=batch,

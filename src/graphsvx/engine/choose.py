@@ -62,7 +62,7 @@ from graphsvx.engine.rows import Copies, Rows, Shortcuts
 from graphsvx.engine.state_graph import TooManyStatesError
 from graphsvx.engine.states import States
 from graphsvx.errors import ModelError
-from graphsvx.utils.context import collected, give_up, note
+from graphsvx.utils.context import collected, give_up, note, optional
 
 Result = TypeVar("Result")
 
@@ -297,25 +297,30 @@ class _Checked:
     def shortcuts(self) -> list[Shortcuts]:
         """Combinations of shortcuts, fastest first."""
         depth, layers, plan = self.depth, self.profile.layers, self.query.model.plan
-        if not self.by_type:
-            if depth is None:
-                return [Shortcuts(None)]
-            outer = Shortcuts(depth + 1, depth)
-            inner = replace(outer, reach=depth + layers.may_read_degrees, degrees_only=True)
-            return [inner, outer]
-        cuts = [False]
-        if plan.tables:
-            # A model that gets ids of nodes looks its tables up by them.
-            cuts = [False, True] if plan.takes_ids else [True, False]
         # Layers that read degrees need the edges of nodes that no longer matter.
-        reach = None if depth is None else depth + layers.reads_degrees
-        slopes = depth is not None and layers.all_fast and not layers.reads_degrees
-        return [Shortcuts(reach, depth, degrees_only=slopes, cut_tables=cut) for cut in cuts]
+        reads = layers.reads_degrees if self.by_type else layers.may_read_degrees
+        inner = outer = Shortcuts(None)
+        if depth is not None:
+            outer = Shortcuts(depth + 1, depth)
+            slopes = not (self.by_type and reads)
+            inner = replace(outer, reach=depth + reads, degrees_only=slopes)
+        if not self.by_type:
+            return [*dict.fromkeys((inner, outer))]
+        # A model that gets ids of nodes looks its tables up by them.
+        cuts = sorted({False, bool(plan.tables)}, reverse=not plan.takes_ids)
+        return [replace(inner, cut_tables=cut) for cut in cuts]
 
     def passes(self, probes: Probes, evaluator: Evaluator, given_up: str = _BATCHES_FAILED) -> bool:
-        """Whether an evaluator gives the outputs of plain calls."""
-        with collected() as sentences:
-            passes = probes.pass_by(evaluator, given_up)
+        """Whether an evaluator gives the outputs of plain calls.
+
+        `given_up`: the sentence of the certificate, if it fails with an error.
+        """
+        alone, graphs, field = probes.alone, probes.perturbations, probes.alone.field
+        passes = False
+        with collected() as sentences, optional(given_up, ModelError):
+            # Plain calls succeed, so after an error the model does not support this way.
+            quick = evaluator.evaluate(field, graphs)
+            passes = equals_plain_calls(alone, field, graphs, probes.outputs, quick)
         note(sentences)
         self.profile.given_up += [s for s in sentences if s not in self.profile.given_up]
         return passes
@@ -340,8 +345,7 @@ class _Checked:
             (shortcuts, None) for shortcuts in self.shortcuts
         ]
         if self.by_type:
-            cuts = dict.fromkeys(shortcuts.cut_tables for shortcuts in self.shortcuts)
-            options += [(replace(copied, cut_tables=cut), None) for cut in cuts]
+            options += [(replace(copied, cut_tables=s.cut_tables), None) for s in self.shortcuts]
         else:
             options.append((copied, _COPIED))
             if depth is not None:
@@ -467,15 +471,14 @@ def _output_at_centres(query: Query, field: Field, profile: ModelProfile) -> Ten
     if not of_nodes or model.scores_pairs or not fits_one_call(graph):
         alone = plain_calls(query, field, np.random.default_rng(0))
         return alone.evaluate(field, unperturbed(query, field))[0]
-    ids = as_tensor(graph.types.local(query.centres), graph.x.device)
+    types = graph.types
     if profile.full_output is None:
         profile.full_output = model.run(graph, whole(graph)) if by_type else call_on(model, graph)
         source, target = graph.edge_index.cpu().numpy()
         profile.is_undirected = is_undirected(source, target, graph.num_nodes)
-    if not by_type:
-        return cast(Tensor, profile.full_output[ids])
-    name = graph.types.node_types[int(graph.types.kinds(query.centres)[0])]
-    return rows_of(profile.full_output, name, graph.types.count(name))[ids]
+    name = types.node_types[int(types.kinds(query.centres)[0])]
+    ids = as_tensor(types.local(query.centres), graph.x.device)
+    return rows_of(profile.full_output, name, types.count(name))[ids]
 
 
 def _has_changed(query: Query, profile: ModelProfile) -> bool:

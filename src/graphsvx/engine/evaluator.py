@@ -32,7 +32,6 @@ from graphsvx.engine.lazy import plain
 from graphsvx.engine.profile import profile_for
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.errors import ModelError, see
-from graphsvx.utils.context import give_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,14 +186,15 @@ class Plain(Evaluator):
         query, graph = self.query, self.query.graph
         keeps = reference.active_edges(field, perturbation)[0]
         ends, centres = reference.ends[:, keeps], reference.position[: field.centres]
-        call = Call(graph, reference.nodes, ends, reference.edges[keeps], query)
+        nodes = reference.nodes
+        call = Call(graph, nodes, ends, reference.edges[keeps], query, np.zeros_like(nodes))
         x = self._features(call, reference, perturbation)
         if perturbation.removes_rows:  # on the whole graph without types
             on = reference.active_nodes(perturbation)[0]
             if not on.any():
                 return query.model.without_nodes(call_on(query.model, graph))
             number = np.cumsum(on) - 1
-            call = replace(call, ids=reference.nodes[on], ends=number[ends])
+            call = replace(call, ids=nodes[on], ends=number[ends], copy=np.zeros_like(nodes[on]))
             x = {name: rows[as_tensor(on, rows.device)] for name, rows in x.items()}
             centres = number[centres]
         return call.outputs(x, centres[None])[0]
@@ -380,20 +380,6 @@ class Probes:
         alone = plain_calls(query, field, rng)
         perturbations = probe_perturbations(query, field, rng)
         return Probes(alone, perturbations, alone.evaluate(field, perturbations))
-
-    def pass_by(self, evaluator: Evaluator, given_up: str) -> bool:
-        """Whether an evaluator gives the same outputs.
-
-        `given_up`: the sentence of the certificate, if it fails with an error.
-        """
-        field = self.alone.field
-        try:
-            quick = evaluator.evaluate(field, self.perturbations)
-        except ModelError as error:
-            # Plain calls succeed, so the model does not support this way.
-            give_up(given_up, error)
-            return False
-        return equals_plain_calls(self.alone, field, self.perturbations, self.outputs, quick)
 
 
 def equals_plain_calls(

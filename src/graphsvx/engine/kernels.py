@@ -51,8 +51,6 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
 from graphsvx.core.arrays import Ids, as_tensor, as_tensors
-from graphsvx.core.field import Field, Perturbations
-from graphsvx.core.model import Model
 from graphsvx.engine.lazy import Lazy, PrefixRows, SharedRows, StoredRows, plain
 from graphsvx.engine.structure import aggregates_locally
 
@@ -76,8 +74,6 @@ class BatchEdges:
     prefix: Sequence[int] | None = None
     """Of the nodes that edges go to: how many are within 0, 1, ... k hops of a centre, to which k
     rounds are trimmed. None: no trimming."""
-    weight: Tensor | None = None
-    """Layers with weighted edges run their own code."""
     loops: bool = False
     """Whether there are self-loops."""
     degree: Tensor | None = None
@@ -563,12 +559,6 @@ class ModelLayers:
             all_fast and normalised and bool(passing),
             rounds_left,
         )
-
-    def need_degrees_only(self, model: Model, field: Field, perturbations: Perturbations) -> bool:
-        """Whether layers can be told the degrees that edges beyond the last round count in."""
-        if field.has_loops or perturbations.changes_edges or "edge_weight" in model.takes:
-            return False
-        return self.degrees_suffice
 
 
 def is_plain_call(x: Any, rest: tuple[Any, ...], named: Any, edges: BatchEdges) -> bool:

@@ -128,7 +128,11 @@ class Rows(Evaluator):
         For `score` of raw outputs. None: senders are not all that graphs differ in, or the model
         cannot be differentiated.
         """
-        on_field, graph, rounds = replace(self, field=field), self.graph, self.shortcuts.rounds
+        on_field, graph, rounds = (
+            replace(self, field=field),
+            self.graph,
+            self.shortcuts.rounds,
+        )
         takes_more = graph.edge_weight is not None or graph.edge_attr is not None
         changes = perturbations.changes_edges or perturbations.feature_row is not None
         if not (self.shortcuts.degrees_only and rounds and self.layers.all_fast):
@@ -166,10 +170,12 @@ class Rows(Evaluator):
 
     def _counts_degrees_only(self, perturbations: Perturbations) -> bool:
         """Whether nodes beyond the last round contribute only to the degrees of GCN layers."""
-        shortcuts, model = self.shortcuts, self.query.model
+        shortcuts, takes = self.shortcuts, self.query.model.takes
         if not shortcuts.degrees_only or shortcuts.reach != (shortcuts.rounds or 0) + 1:
             return False
-        return self.layers.need_degrees_only(model, self.field, perturbations)
+        if self.field.has_loops or perturbations.changes_edges or "edge_weight" in takes:
+            return False
+        return self.layers.degrees_suffice
 
     def _degrees(self, hops: HopCounts) -> NDArray[np.float32]:
         """In-degrees in each perturbed graph, [nodes, graphs], boundary edges included."""
@@ -241,44 +247,42 @@ class Rows(Evaluator):
         edge, ends, boundary = self._ends(place, graphs)
         node = np.concatenate([place.node, field.size + np.arange(boundary)])
         call = Call(
-            self.graph, field.ids[node], ends, field.edges[edge], self.query, place.graph, count
+            self.graph,
+            field.ids[node],
+            ends,
+            field.edges[edge],
+            self.query,
+            place.graph,
+            count,
         )
         x = self._features(graphs.perturbations, place, call, node)
         trimming = None
         if shortcuts.shared_rows:
-            within, loops = place.within(shortcuts.rounds), field.has_loops
-            trimming = Trimming(self.layers, within, loops=loops)
-            trimming = self._with_degrees(trimming, place, graphs.degrees, active)
+            degree, activity = self._activity(place, graphs.degrees, active)
+            within = place.within(shortcuts.rounds)
+            trimming = Trimming(self.layers, within, True, field.has_loops, degree, activity)
         # Centres have hop count 0, so they come first, graph by graph.
         centres = np.arange(count * field.centres).reshape(count, field.centres)
         return call.outputs(x, centres, trimming, shortcuts.cut_tables)
 
-    def _with_degrees(
-        self,
-        trimming: Trimming,
-        place: BatchRows,
-        degrees: NDArray[np.float32] | None,
-        active: Tensor | None,
-    ) -> Trimming:
-        """With degrees, and both as a function of which nodes are active, if that is given."""
-        field, device = self.field, self.graph.x.device
-        degree = None
+    def _activity(
+        self, place: BatchRows, degrees: NDArray[np.float32] | None, active: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Degree of each node of the batch, and how active it is, as functions of `active`."""
+        field, device, degree = self.field, self.graph.x.device, None
         if degrees is not None:
             degree = as_tensor(degrees[place.node, place.graph], device)
         if active is None:
-            return replace(trimming, degree=degree)
+            return degree, None
+        inner = field.inner_edges
         node, graph, source, target = as_tensors(
-            device,
-            place.node,
-            place.graph,
-            field.source[field.inner_edges],
-            field.target[field.inner_edges],
+            device, place.node, place.graph, field.source[inner], field.target[inner]
         )
         if degree is not None:
             change = (active - active.detach()).index_select(0, source)
             by_node = torch.zeros_like(active).index_add(0, target, change)
             degree = degree + by_node[node, graph]
-        return replace(trimming, degree=degree, activity=active[node, graph])
+        return degree, active[node, graph]
 
     def _features(
         self, perturbations: Perturbations, place: BatchRows, call: Call, node: Ids

@@ -199,7 +199,7 @@ class StateGraphs:
         index, edge_index, edge_ids = as_tensors(device, rows, ends, positions)
         weight, attributes = self.graph.edge_rows(edge_ids)
         count, loops = len(rows), self.field.has_loops
-        edges = BatchEdges(edge_index, ends, count, count, within, weight, loops)
+        edges = BatchEdges(edge_index, ends, count, count, within, loops)
         x = SharedRows(plain(states.perturbations.feature_table), index)
         with trimmed(submodules, self.layers, [edges]):
             return call(x, edge_index, weight, attributes)

@@ -8,9 +8,9 @@ activations) to the prefix.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -54,7 +54,8 @@ class _Rounds:
             hooks = [
                 layer.register_propagate_forward_pre_hook(self.before),
                 layer.register_propagate_forward_hook(self.after),
-                layer.register_edge_update_forward_pre_hook(self.before_update),
+                # Attention: arguments of `edge_updater` have one row per edge.
+                layer.register_edge_update_forward_pre_hook(partial(self._trimmed, of_nodes=())),
             ]
 
         def remove() -> None:
@@ -63,10 +64,6 @@ class _Rounds:
 
         with taking_back(remove):
             yield
-
-    def before_update(self, layer: Any, inputs: Any) -> Any:
-        """Trim `edge_updater` (attention), whose arguments have one row per edge."""
-        return self._trimmed(layer, inputs, set())
 
     def before(self, layer: Any, inputs: Any) -> Any:
         """Trim `propagate`: x_i and x_j have one row per node, other arguments one per edge."""
@@ -84,7 +81,7 @@ class _Rounds:
             return None
         return PrefixRows(out[:limit], out.shape[0])
 
-    def _trimmed(self, layer: Any, inputs: Any, of_nodes: set[str]) -> Any:
+    def _trimmed(self, layer: Any, inputs: Any, of_nodes: Collection[str]) -> Any:
         edge_index, size, kwargs = inputs
         limit = self.limit(layer, edge_index)
         if limit is None or type(edge_index) is not Tensor or edge_index.layout != torch.strided:
@@ -101,22 +98,16 @@ class _Rounds:
         return edge_index.index_select(1, keep), size, trimmed
 
 
-@dataclass(frozen=True, eq=False)
-class _KernelForward:
+def _by_kernel(layer: Any, kernel: Forward, rounds: _Rounds) -> Callable[..., Any]:
     """Replaces a layer's `forward` during one call of the model."""
 
-    layer: Any
-    kernel: Forward
-    rounds: _Rounds
-
-    def __call__(self, x: Any, edge_index: Any, *rest: Any, **named: Any) -> Any:
-        layer, rounds = self.layer, self.rounds
+    def forward(x: Any, edge_index: Any, *rest: Any, **named: Any) -> Any:
         edges = rounds.edges.get(id(edge_index))
         if get_ident() != rounds.owner:
             return type(layer).forward(layer, x, edge_index, *rest, **named)
         if edges is not None and is_plain_call(x, rest, named, edges):
             limit = rounds.limit(layer, edge_index) if rounds.trims else edges.rows
-            out = None if limit is None else self.kernel(layer, x, edges, limit)
+            out = None if limit is None else kernel(layer, x, edges, limit)
             if out is not None:
                 rounds.done += 1
                 return out if limit == edges.rows else PrefixRows(out, edges.rows)
@@ -124,6 +115,8 @@ class _KernelForward:
             raise RuntimeError("a layer was called in a way that needs all edges of the batch")
         with rounds.hooked(layer):
             return type(layer).forward(layer, x, edge_index, *rest, **named)
+
+    return forward
 
 
 @contextmanager
@@ -145,7 +138,7 @@ def trimmed(
     calls, trimmed_layers = [], []
     for at, kernel in layers.layers:
         if kernel is not None and kernels:
-            calls.append((parts[at], "forward", _KernelForward(parts[at], kernel, rounds)))
+            calls.append((parts[at], "forward", _by_kernel(parts[at], kernel, rounds)))
         else:
             trimmed_layers.append(parts[at])
     with replaced_calls(calls), ExitStack() as hooks:
