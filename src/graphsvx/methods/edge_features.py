@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, allclose, as_tensor, derive_rng
+from graphsvx.core.players import Reference
 from graphsvx.core.query import Query
-from graphsvx.core.reference import Reference
 from graphsvx.errors import InputError
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.methods.local_graph import LocalGraph, graph_around, local_graph_of

@@ -20,7 +20,6 @@ from graphsvx.core.arrays import derive_rng
 from graphsvx.core.field import Field
 from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops, NodeTypes, Players
 from graphsvx.core.query import Query
-from graphsvx.core.reference import ReferenceSetting, monte_carlo_mean, resolve_reference
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import BudgetError, InputError, UnsupportedError
 from graphsvx.generators import CutEdges, GameSetup, Generator, Isolate
@@ -88,7 +87,7 @@ class PlayerKind(Checked):
         """Nodes within `hops`, and features of the explained nodes; of a graph one or the other."""
         graph, field, settings = query.graph, evaluator.field, vars(self)
         feature_nodes = self._feature_nodes(query, field)
-        vector = resolve_reference(graph, settings.get("reference"), query.centres)
+        vector = choosing.resolve_reference(graph, settings.get("reference"), query.centres)
         players = choosing.find_players(
             graph,
             field,
@@ -117,7 +116,7 @@ class Nodes(PlayerKind):
 
     groups: GroupsSetting = ()
     """{name: nodes} that switch on and off together."""
-    reference: ReferenceSetting = None
+    reference: choosing.ReferenceSetting = None
     """What the features of a switched-off node become, with a generator that replaces them."""
     node_types: NodeTypes = None
     """Typed graphs: the types whose nodes play; None: all."""
@@ -133,7 +132,7 @@ class _WithFeatures(PlayerKind):
     """Features that play: outside mu +- lambda sigma, "all" or "nonzero"."""
     feature_groups: GroupsSetting = ()
     """{name: columns}: features that switch on and off together."""
-    reference: ReferenceSetting = None
+    reference: choosing.ReferenceSetting = None
     """Contrastive: what switched-off features become in place of mu: a node id, "class:c" (the
     mean of the nodes of class c) or a vector."""
 
@@ -167,7 +166,8 @@ class SubgraphFeatures(_WithFeatures):
         if self.reference is not None or query.graph.has_types:
             return setup
         rng = derive_rng(seed, "monte")
-        return replace(setup, reference=monte_carlo_mean(query.graph, self.monte_carlo, rng))
+        mean = choosing.monte_carlo_mean(query.graph, self.monte_carlo, rng)
+        return replace(setup, reference=mean)
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ class _EdgeKind(PlayerKind):
         players = choosing.find_edge_players(
             graph, field, reach, settings["directions"], settings.get("groups", ()), self.relations
         )
-        return GameSetup(graph, field, players, resolve_reference(graph, None))
+        return GameSetup(graph, field, players, graph.statistics.mean)
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,7 @@ class MetaPaths(_EdgeKind):
         """Meta-paths that have instances in the receptive field."""
         graph, field = query.graph, evaluator.field
         players = choosing.find_meta_paths(graph.types, field, self.paths)
-        return GameSetup(graph, field, players, resolve_reference(graph, None))
+        return GameSetup(graph, field, players, graph.statistics.mean)
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,7 @@ class EdgeFeatures(PlayerKind):
     value. `hops` must be left out: all edges of the receptive field are changed together.
     """
 
-    reference: ReferenceSetting = None
+    reference: choosing.ReferenceSetting = None
     """A vector with a value for each column of edge_attr."""
 
     sides: ClassVar[choosing.Sides] = "edges"
@@ -374,7 +374,7 @@ class EdgeFeatures(PlayerKind):
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """No nodes, features of nodes or edges play (see `methods.edge_features`)."""
         graph = query.graph
-        return GameSetup(graph, evaluator.field, Players(), resolve_reference(graph, None))
+        return GameSetup(graph, evaluator.field, Players(), graph.statistics.mean)
 
 
 KINDS: dict[str, type[PlayerKind]] = {

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.names import Names
+from graphsvx.core.players import Reference
 from graphsvx.core.query import Kind
-from graphsvx.core.reference import Reference
 from graphsvx.core.types import EdgeType, relation_labels
 from graphsvx.errors import InputError, TargetError, see
 from graphsvx.results import credit as credits
