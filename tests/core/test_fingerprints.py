@@ -15,7 +15,7 @@ from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.nn.models import GCN
 
 from graphsvx import explain
-from graphsvx.core.fingerprints import _PAUSE, stamp
+from graphsvx.core.fingerprints import _PAUSE, Contents, stamp
 from tests.worlds import random_graph
 
 
@@ -95,3 +95,21 @@ def test_patched_code_is_noticed(owner: Any, name: str) -> None:
     assert during.prediction == pytest.approx(float(says[during.target]), abs=1e-12)
     assert during.prediction != pytest.approx(before.prediction, abs=1e-6)
     assert explain(model, data, node=1).prediction == pytest.approx(before.prediction, abs=1e-12)
+
+
+def test_lists_and_dictionaries_that_contain_themselves_are_read() -> None:
+    model, listed, named = _model(), [1], {"a": 2}
+    listed.append(listed)
+    named["b"] = named
+    model.listed, model.named = listed, named
+    read = Contents.of(model).attributes
+    assert (read["listed.0"], read["listed.1"]) == ("1", "the same as listed")
+    assert (read["named.a"], read["named.b"]) == ("2", "the same as named")
+
+
+def test_lists_of_lists_that_are_one_are_read_once() -> None:
+    model, listed = _model(), [1]
+    for _ in range(40):
+        listed = [listed, listed]
+    model.listed = listed
+    assert not Contents.of(model).unseen

@@ -138,6 +138,18 @@ def test_the_class_of_a_reference_needs_labels() -> None:
     refused(InputError, "set data.y", lambda: explain(MODEL, data, node=1, method=method))
 
 
+@pytest.mark.parametrize("form", [list, np.asarray, torch.tensor])
+def test_a_reference_of_binary_features_is_one_of_numbers(form) -> None:
+    binary, numbers = (GraphSVX(reference=form(row)) for row in ([True, False, True], [1, 0, 1]))
+    assert binary == numbers
+
+
+@pytest.mark.parametrize("form", [tuple, np.asarray, torch.tensor])
+def test_the_number_of_a_reference_that_is_not_finite_is_named(form) -> None:
+    row = form([0.0, 1.0, float("nan")])
+    refused(InputError, "got nan for feature 2", lambda: GraphSVX(reference=row))
+
+
 LINKS = {
     "outside": ({"edge": (0, 9)}, "from 0 to 8, got 9"),
     "one end": ({"edge": (0,)}, "pair of nodes"),

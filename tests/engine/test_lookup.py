@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -256,3 +259,11 @@ def test_wrong_look_ups_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "differ" in str(explanation.certificate.fallback)
     expected = exact_credit(model, data, [[u] for u in range(8)])
     assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)
+
+
+def test_nodes_are_pooled_depth_first_neighbours_in_ascending_order() -> None:
+    source, target = np.array([[4, 3, 1, 1, 0, 2, 5], [0, 1, 0, 4, 3, 2, 6]])
+    field: Any = SimpleNamespace(size=7, source=source, target=target)
+    lookup = states.Lookup(StateGraphs.__new__(StateGraphs))
+    object.__setattr__(lookup.states, "field", field)
+    assert lookup._order == [0, 1, 3, 4, 2, 5, 6]

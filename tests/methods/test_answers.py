@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -165,3 +166,13 @@ def test_the_predicted_class_is_flipped_whichever_one_is_explained(target: int) 
     flipped = explain(model, data, node=1, method=method, target=target).flip()
     assert predicted.found
     assert (flipped.players, flipped.wanted) == (predicted.players, predicted.wanted)
+
+
+def test_sets_beyond_the_budget_are_counted_not_listed() -> None:
+    game = FunctionGame(lambda rows: torch.zeros(len(rows), 2), 2000)
+    search = _Search(game, False, lambda scores: scores[:, 0], 2000)
+    tracemalloc.start()
+    assert search._extended(np.eye(2000, dtype=bool), None) is None
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6  # a list of the 1,999,000 pairs has 32 MB

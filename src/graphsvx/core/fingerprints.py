@@ -349,10 +349,13 @@ def _attributes(value: Any) -> dict[str, Any]:
     return {name: item for name, item in attributes.items() if not name.startswith("__")}
 
 
-def _plain_inside(value: Any) -> bool:
+def _plain_inside(value: Any, depth: int = 0) -> bool:
     """Whether a value, or everything in nested containers, has a text of its own."""
-    leaves = tree_leaves(value, is_leaf=lambda part: not isinstance(part, (dict, list, tuple)))
-    return all(isinstance(leaf, (*_PLAIN, Tensor, np.ndarray)) for leaf in leaves)
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, (list, tuple, set, frozenset)):  # which may contain itself
+        return depth <= _DEEPEST and all(_plain_inside(item, depth + 1) for item in value)
+    return isinstance(value, (*_PLAIN, Tensor, np.ndarray))
 
 
 def _code(value: Any) -> FunctionType | None:

@@ -118,7 +118,7 @@ class Types:
         """The number of a node among those of all types; messages call it `label`."""
         count = self.count(node_type)
         if not 0 <= node < count:
-            owner = label if self.flat else f"node of type {node_type!r}"
+            owner = label if self.flat else f"{label} of type {node_type!r}"
             raise InputError(f"{owner} must be from 0 to {count - 1}, got {node}")
         return int(self.node_starts[self.type_id(node_type)]) + node
 

@@ -193,6 +193,7 @@ class Lookup:
         import networkx as nx  # noqa: PLC0415  (costly to import)
 
         field = self.states.field
-        graph = nx.empty_graph(field.size)
-        graph.add_edges_from(zip(field.source.tolist(), field.target.tolist(), strict=True))
-        return [*nx.dfs_preorder_nodes(graph, sort_neighbors=sorted)]
+        graph, ends = nx.empty_graph(field.size), np.stack([field.source, field.target], 1)
+        # Edges in this order list the neighbours of each node in ascending order.
+        graph.add_edges_from(np.unique(np.sort(ends, 1), axis=0).tolist())
+        return [*nx.dfs_preorder_nodes(graph)]

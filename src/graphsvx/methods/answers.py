@@ -214,9 +214,9 @@ class _Search:
             reached, adjacent = _reach(sets != self.off, edges, self.game.reach)
             plays = reached & ~sets if self.off else adjacent
             most = 8 * max(1, most)
-        row, player = np.nonzero(plays)
-        if len(row) > most:
+        if np.count_nonzero(plays) > most:  # before they are listed, which takes more memory
             return None
+        row, player = np.nonzero(plays)
         larger = sets[row]
         larger[np.arange(len(row)), player] = True
         if edges is not None:
