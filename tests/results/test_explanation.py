@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -177,6 +178,12 @@ def test_repr_has_the_node_the_prediction_and_exact(exact) -> None:
     assert "node 1" in text
     assert f"{exact.prediction:.4f}" in text
     assert "exact" in text
+
+
+def test_repr_has_names_as_they_were_given(exact) -> None:
+    ids = [f"feature {9 - i}" for i in range(exact.feature_credit.players)]
+    credit = replace(exact.feature_credit, names=tuple(ids))
+    assert "={feature " in repr(replace(exact, feature_credit=credit)).partition("features(")[2]
 
 
 def test_the_certificate_is_one_line(sampled) -> None:

@@ -18,6 +18,7 @@ from tests.worlds import random_graph, random_model
 
 DATA = random_graph(1, nodes=9)
 MODEL = random_model("gcn", 1)
+NODES = GraphSVX(players="nodes")
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,15 @@ def test_shap_has_the_data_of_an_explanation(by_nodes) -> None:
         feature = list(by_nodes.features)[column]
         assert without.data[column] == pytest.approx(float(DATA.x[1, feature])), name
     assert Explanation.from_dict(by_nodes.to_dict()).to_shap().data is None
+
+
+def test_shap_refuses_an_explanation_without_such_players(by_nodes) -> None:
+    pytest.importorskip("shap")
+    alone = explain(MODEL, Data(x=DATA.x, edge_index=DATA.edge_index[:, :0]), node=1, method=NODES)
+    with pytest.raises(InputError, match=r"node 1: class \d has none \(players='all'\)"):
+        alone.to_shap()
+    with pytest.raises(InputError, match="players='edges'"):
+        by_nodes.to_shap(players="edges")
 
 
 def test_captum_rows_sum_to_the_credit_of_nodes(by_nodes) -> None:

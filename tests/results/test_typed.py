@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from graphsvx.methods import GNNExplainer, GraphSVX
 from graphsvx.results import serialize
 from graphsvx.runs import arrow_schema
 from graphsvx.views import html
+from graphsvx.views.drawing import drawing_of
 from tests import typed_worlds as worlds
 from tests.typed_worlds import EDGE_TYPES, typed_graph
 
@@ -47,6 +49,20 @@ def nodes(model: torch.nn.Module, data: HeteroData) -> Explanation:
 def edges(model: torch.nn.Module, data: HeteroData) -> Explanation:
     method = GraphSVX(players="edges", samples=80)
     return graphsvx.explain(model, data, node=("paper", 1), method=method)
+
+
+def test_edges_of_a_relation_with_a_line_break_in_its_name_have_its_credit(model, data) -> None:
+    method = GraphSVX(players="relations")
+    explanation = graphsvx.explain(model, data, node=("paper", 1), method=method)
+    assert explanation.groups is not None
+    edges = {f"{name}\nx": edges for name, edges in explanation.groups.edges.items()}
+    broken = replace(
+        explanation,
+        edge_credit=replace(explanation.edge_credit, names=tuple(edges)),
+        groups=replace(explanation.groups, edges=edges),
+    )
+    assert any(line.plays for line in drawing_of(broken).lines)
+    assert drawing_of(broken) == drawing_of(explanation)
 
 
 def test_credit_by_type_is_all_credit(nodes: Explanation) -> None:

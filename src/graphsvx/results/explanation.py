@@ -546,8 +546,10 @@ class Explanation:
         kinds: tuple[Players, ...] = ("nodes", "features", "edges")
         for kind in kinds:
             players = sorted(listed(self, kind), key=lambda entry: -abs(entry.credit))
+            named = players and self.credit_by_kind[players[0].kind].names is not None
+            prefix = "" if named else f"{kind[:-1]} "
             words = [
-                f"{entry.name.removeprefix(f'{kind[:-1]} ')}: {entry.credit:+.3f}"
+                f"{entry.name.removeprefix(prefix)}: {entry.credit:+.3f}"
                 for entry in players
                 if entry.sure
             ]

@@ -23,7 +23,7 @@ from graphsvx.results.details import GraphTypes, Groups
 from graphsvx.results.ranking import Entry, Players, cell_name, listed
 from graphsvx.utils.constraints import shown
 from graphsvx.utils.imports import require_extra
-from graphsvx.utils.printable import count
+from graphsvx.utils.printable import count, one_line
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -360,7 +360,11 @@ def members_of(explanation: Explanation, entry: Entry) -> Sequence[Any]:
     """Nodes, columns or edges that a player stands for."""
     groups = explanation.groups or Groups()
     named = {"node": groups.nodes, "feature": groups.features, "edge": groups.edges}[entry.kind]
-    return named.get(entry.name, [entry.key] if entry.kind == "edge" else entry.key)
+    if entry.name in named:
+        return named[entry.name]
+    alone: Sequence[Any] = [entry.key] if entry.kind == "edge" else entry.key
+    # The name of an entry is in one line.
+    return next((named[name] for name in named if (one_line(name) or "–") == entry.name), alone)
 
 
 def tensor_of(graph: Any, name: str) -> Tensor | None:
@@ -402,7 +406,15 @@ def to_shap(explanation: Explanation, data: Any = None, players: Players = "all"
     It has the values of the features, which shap prints and colours by, if the model is at hand
     (`explanation.question`) or with `data`, the graph that was explained; nodes have their
     distance in `display_data`.
+
+    Raises:
+        InputError: there are no such players.
+
     """
+    if not listed(explanation, players):
+        raise InputError(
+            f"shap needs credit to show, but {explanation.title} has none (players={players!r})"
+        )
     return many_to_shap([explanation], data, players)[0]
 
 
