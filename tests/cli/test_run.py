@@ -104,7 +104,7 @@ def test_ctrl_c_prints_the_command_that_resumes(models, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "count"),
-    [("test", 70), ("class:3", 160), ("0-2,9", 4)],
+    [("test", 70), ("class:3", 160), ("class: 3", 160), ("0-2,9", 4), ("0 - 2, 9", 4)],
 )
 def test_nodes_are_chosen_by_words(call, tmp_path, words, count, monkeypatch) -> None:
     backends = []

@@ -9,6 +9,7 @@ from statistics import median
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from graphsvx import explain
 from graphsvx.cli.explain import _graph_number
@@ -257,6 +258,11 @@ def test_weights_of_edges_are_trained_with_and_part_of_the_fingerprint() -> None
     other = zoo.train(lighter, settings=brief)
     first = next(weighted.model.parameters())
     assert not torch.equal(first, next(other.model.parameters()))
+
+
+def test_a_name_that_looks_like_a_negative_number_is_a_name() -> None:
+    kings = Data(edge_index=torch.zeros(2, 0, dtype=torch.long), node_names=["-44", "14"])
+    assert parse_nodes(kings, "-44,1", "--nodes") == ["-44", 1]
 
 
 def test_the_command_line_takes_names_of_nodes_and_graphs() -> None:

@@ -146,7 +146,7 @@ def parse_nodes(graph: Data, text: str, option: str, count: int | None = None) -
     for word in map(str.strip, text.split(",")):
         named, colon, name = word.rpartition(":") if types else ("", "", word)
         kind = named if colon else kind
-        node = number_or_name(name)
+        node = name if name.startswith("-") else number_or_name(name)
         has_names = kind in types and "names" in graph[kind]
         if types and not (kind and (isinstance(node, int) or has_names)):
             raise InputError(f"{option} takes nodes such as {types[0]}:0, got {text!r}")
@@ -158,8 +158,9 @@ def parse_nodes(graph: Data, text: str, option: str, count: int | None = None) -
 
 def parse_numbers(text: str, option: str, below: int, count: int | None = None) -> list[int]:
     """Numbers and ranges such as 3,7,10-20, each less than `below`; `count` of them if given."""
-    words = [re.fullmatch("([0-9]{1,18})(-[0-9]{1,18})?", word.strip()) for word in text.split(",")]
-    ranges = [(int(word[1]), abs(int(word[2] or word[1]))) for word in words if word]
+    number = r"\s*([0-9]{1,18})\s*"
+    words = [re.fullmatch(f"{number}(?:-{number})?", word) for word in text.split(",")]
+    ranges = [(int(word[1]), int(word[2] or word[1])) for word in words if word]
     largest = max((last for _, last in ranges), default=0)
     if largest >= below:
         raise InputError(f"numbers go from 0 to {below - 1}, got {largest}")

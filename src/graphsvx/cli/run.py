@@ -215,7 +215,7 @@ def _ids(words: str, loaded: Loaded, count: int) -> Any:
     if kind != "class":
         option = "a run, besides all, train, val, test and class:2,"
         return parse_numbers(words, option, count)
-    label, labels = number_or_name(rest), loaded.labels
+    label, labels = number_or_name(rest.strip()), loaded.labels
     if type(label) is not int:
         raise InputError(f"a class is chosen by its number, such as class:2, got {words[:80]!r}")
     if labels is None:
