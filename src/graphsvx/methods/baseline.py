@@ -110,7 +110,12 @@ class Baseline(constraints.Checked, ABC):
         return self.explain(query, seed)
 
     def check_kind(self, query: Query) -> None:
-        """Raise an UnsupportedError unless the method answers this kind of question."""
+        """Check that the method answers this kind of question.
+
+        Raises:
+            UnsupportedError: it does not.
+
+        """
         # A model is explained through the question about a graph.
         kinds = ["graph" if task == "model" else task for task in self.blocks.tasks]
         if query.kind not in kinds and not query.graph.has_types:

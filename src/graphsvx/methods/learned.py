@@ -154,7 +154,11 @@ class GNNExplainer(Baseline):
         """MASK: minimise H(Y | A * sigma(M_E), X * sigma(M_F)) + size + entropy.
 
         A kind of mask on which the output does not depend at all makes PyG's loss NaN (the mean
-        over no entries); it is left out and its entries are 0. A ModelError if none can be learned.
+        over no entries); it is left out and its entries are 0.
+
+        Raises:
+            ModelError: no mask can be learned.
+
         """
         graph = question.graph
         zeros = graph.x.new_zeros(len(graph.edges)), graph.x.new_zeros(graph.x.shape[1])
@@ -353,7 +357,9 @@ class PGExplainer(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """One pass of the trained network over the edges; the mean of a group's nodes.
 
-        An UnsupportedError if the method is not trained, or for other questions.
+        Raises:
+            UnsupportedError: the method is not trained, or was trained for other questions.
+
         """
         require_message_passing(query, self)
         level = "graph" if query.kind == "graph" else "node"

@@ -185,7 +185,12 @@ class NodesAndFeatures(_WithFeatures):
     """Typed graphs: the types whose nodes play; None: all."""
 
     def for_query(self, query: Query) -> PlayerKind:
-        """Nodes and features of an explained node; a graph has one or the other."""
+        """Nodes and features of an explained node; a graph has one or the other.
+
+        Raises:
+            InputError: a graph is explained.
+
+        """
         if query.kind == "graph":
             raise InputError(
                 "a graph is explained by its nodes or by its features, not both; "

@@ -162,7 +162,10 @@ class XGNN(Baseline):
     def explain(self, query: Query, seed: int) -> Explanation:
         """Train the policy, then let it draw.
 
-        An UnsupportedError if all outputs are asked for, or the model takes attributes.
+        Raises:
+            UnsupportedError: all outputs are asked for, or the model takes attributes.
+            InputError: `valences` or `start` do not fit the candidates.
+
         """
         if query.all_outputs:
             raise UnsupportedError('XGNN explains one class at a time; leave targets="all" out')
