@@ -442,8 +442,8 @@ MOST = 20
 
 def run_overview(workspace: Workspace, status: Any) -> dict[str, Any]:
     """Importance by feature, class and distance; the widest bars; wrong predictions first."""
-    run, first = workspace.run, workspace.first_stored
-    summary, table = run.summary(), table_of_run(workspace)
+    run = workspace.run
+    summary, table, first = run.summary(), table_of_run(workspace), next(iter(run), None)
 
     def feature(line: Line) -> str:
         if workspace.feature_names is None or not isinstance(line.key, int):

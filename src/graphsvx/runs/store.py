@@ -301,6 +301,7 @@ class RunProgress:
     damaged: list[str] = field(default_factory=list)
     """Error messages of damaged files, which were removed."""
     _buffer: list[pa.Table] = field(default_factory=list)
+    _bytes: int = 0
     _written: float = field(default_factory=time.monotonic)
 
     def span(self, block: int) -> slice:
@@ -334,16 +335,16 @@ class RunProgress:
             return
         self.mark(answer.rows)
         self._buffer.append(answer.rows)
+        self._bytes += answer.rows.nbytes
         waited = max(answer.seconds, time.monotonic() - self._written)
-        size = sum(rows.nbytes for rows in self._buffer)
-        if waited >= _FLUSH_SECONDS or size >= _FLUSH_BYTES:
+        if waited >= _FLUSH_SECONDS or self._bytes >= _FLUSH_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Write all rows that wait."""
         if not self._buffer:
             return
-        rows, self._buffer = pa.concat_tables(self._buffer), []
+        rows, self._buffer, self._bytes = pa.concat_tables(self._buffer), [], 0
         blocks = np.searchsorted(self.queries, arrow_schema.queries(rows)) // self.part
         for block in np.unique(blocks).tolist():
             block_rows = rows.take(pa.array(np.flatnonzero(blocks == block)))
