@@ -21,7 +21,7 @@ BOUNDS = {
     "graphsvx/integrations": 450,
     "graphsvx/masks": 700,
     "graphsvx/methods": 5_070,
-    "graphsvx/results": 2_990,
+    "graphsvx/results": 3_010,
     "graphsvx/runs": 1_810,
     "graphsvx/testing": 1_010,
     "graphsvx/utils": 1_420,

@@ -65,6 +65,14 @@ def test_edges_of_a_relation_with_a_line_break_in_its_name_have_its_credit(model
     assert drawing_of(broken) == drawing_of(explanation)
 
 
+def test_types_and_labels_can_be_asked_for(nodes: Explanation) -> None:
+    assert nodes.require_types() is nodes.types
+    with pytest.raises(InputError, match="no types"):
+        replace(nodes, types=None).require_types()
+    ids = replace(nodes.node_credit, names=None)
+    assert [ids.label(player) for player in range(ids.players)] == [*map(str, ids.ids.tolist())]
+
+
 def test_credit_by_type_is_all_credit(nodes: Explanation) -> None:
     assert set(nodes.nodes) <= {"paper", "author", "subject"}
     authors = nodes.nodes["author"]

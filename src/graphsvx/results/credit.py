@@ -118,6 +118,12 @@ class Credit(_ByOutput):
             return self.default_names(kind)
         return [one_line(name) or "–" for name in self.names]
 
+    def label(self, player: int) -> str:
+        """The name of a player in one line, or its id."""
+        if self.names is not None:
+            return one_line(self.names[player])
+        return "–".join(map(str, self.keys()[player]))
+
     def named(self, kind: PlayerKind, name: Callable[[int], str]) -> Credit:
         """With names for players that have none: of an edge those of its ends."""
         keys, current_names = self.keys(), self.names or self.default_names(kind)

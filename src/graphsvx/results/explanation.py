@@ -324,9 +324,18 @@ class Explanation:
         return dict(zip(credit.ids.tolist(), credit.values[self.row].tolist(), strict=True))
 
     def _by_type(self, kind: PlayerKind) -> dict[Any, TypeCredit]:
+        return by_type(self.credit_by_kind[kind], kind, self.row, self.require_types())
+
+    def require_types(self) -> GraphTypes:
+        """The types of the explained graph.
+
+        Raises:
+            InputError: it has none.
+
+        """
         if self.types is None:
             raise InputError("the explained graph has no types: it is no HeteroData")
-        return by_type(self.credit_by_kind[kind], kind, self.row, self.types)
+        return self.types
 
     # --- answers in sets ----------------------------------------------------------------
 
