@@ -854,7 +854,12 @@ def test_links_groups_and_whole_graphs_of_networkx() -> None:
     graph = people()
     assert explain(Weighted(), graph, edge=("ann", "dot")).centres == (0, 3)
     assert explain(Weighted(), graph, nodes=["bob", "eve"]).centres == (1, 4)
-    e = explain(lambda x, edge_index: x.mean(0, keepdim=True), graph, graph=True)
+    model = Weighted()
+
+    def pooled(x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        return model(x, edge_index, edge_weight).mean(0, keepdim=True)
+
+    e = explain(pooled, graph, graph=True)
     assert len(e.nodes) == len(graph)
 
 

@@ -162,15 +162,15 @@ def train(
         from graphsvx_lab.zoo import paper
 
     rows = []
-    for name, chosen in paper.ACCURACY if everything else [(str(dataset), model)]:
+    for name, architecture in paper.ACCURACY if everything else [(str(dataset), model)]:
         try:
-            rows.append(_trained(name, chosen, range(seed, seed + seeds)))
+            rows.append(_trained(name, architecture, range(seed, seed + seeds)))
         except DataError as error:
             if not everything or CATALOGUE[name].folder is None:
                 raise
             # Raw files that are not there: the others can still be trained.
-            message(f"left out {name} {chosen}: {error}", style="yellow")
-            rows.append(paper.AccuracyRow(name, str(chosen), missing="files missing"))
+            message(f"left out {name} {architecture}: {error}", style="yellow")
+            rows.append(paper.AccuracyRow(name, str(architecture), missing="files missing"))
     _show(rows)
     if table is not None:
         command = f"graphsvx train --all --seed {seed} --seeds {seeds}"

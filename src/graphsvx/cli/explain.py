@@ -82,9 +82,9 @@ def explain(
         str | None,
         typer.Option(help="The graph to explain, in a set of many: its number or its name."),
     ] = None,
-    chosen: ModelChoice,
+    model_choice: ModelChoice,
     explainer: LimitedMethod,
-    asked: Asked,
+    request: Asked,
     contrast: Annotated[
         str | None, typer.Option(metavar="A,B", help="Why class A rather than class B.")
     ] = None,
@@ -97,9 +97,9 @@ def explain(
     html: Annotated[Path | None, options.a_file("Write an HTML page that works offline.")] = None,
 ) -> None:
     """Explain one prediction of a trained model."""
-    chosen.check(dataset)
-    explainer.check(chosen)
-    asked.check("--edge U,V", edge)
+    model_choice.check(dataset)
+    explainer.check(model_choice)
+    request.check("--edge U,V", edge)
     if picture is not None:
         if picture.suffix.lower() not in (".png", ".svg", ".pdf"):
             raise InputError(f"--picture draws .png, .svg or .pdf, got {str(picture)!r}")
@@ -107,7 +107,7 @@ def explain(
     class_pair = None
     if contrast is not None:
         class_pair = options.parse_numbers(contrast, "--contrast", 1_000_000, 2)
-    if class_pair and asked.target is not None:
+    if class_pair and request.target is not None:
         raise InputError("--contrast A,B explains both classes; leave --target out")
 
     with stopped_at_once():
@@ -115,16 +115,16 @@ def explain(
         from graphsvx.cli import loading
         from graphsvx.results import serialize
 
-    loaded = loading.load(dataset, chosen, as_graphs=graph is not None)
+    loaded = loading.load(dataset, model_choice, as_graphs=graph is not None)
     method = explainer.build()
     data, query = _query(loaded, node=node, nodes=nodes, edge=edge, graph=graph)
-    query |= loaded.options(asked, of_links=edge is not None)
+    query |= loaded.options(request, of_links=edge is not None)
     with nullcontext() if explainer.tolerance is None else _progress():
         explanation = explain_one(
             loaded.model, data, method=method, targets="all" if class_pair else None, **query
         )
-    answers = [] if asked.sufficient is None else [explanation.sufficient(asked.sufficient)]
-    answers += [explanation.flip()] if asked.flip else []
+    answers = [] if request.sufficient is None else [explanation.sufficient(request.sufficient)]
+    answers += [explanation.flip()] if request.flip else []
     explanation = replace(explanation, answers=tuple(answers))
     if class_pair:
         explanation = explanation.contrast(*class_pair)

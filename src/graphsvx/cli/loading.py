@@ -59,25 +59,25 @@ class Loaded:
         labels = self.graphs[0].stores[0].get("y")
         return None if self.many or not torch.is_tensor(labels) else labels
 
-    def options(self, asked: Asked, of_links: bool) -> dict[str, Any]:
+    def options(self, request: Asked, of_links: bool) -> dict[str, Any]:
         """Arguments of `explain`: how it is asked, and names, where they are known.
 
         What is explained of a regression, whose labels are numbers, is the value. Links have no
         classes of nodes.
         """
         labels = self.graphs[0].stores[0].get("y")
-        output, scale = asked.output, asked.scale
+        output, scale = request.output, request.scale
         numbers = torch.is_tensor(labels) and labels.is_floating_point()
         if numbers and (output, scale) == ("raw", "probability"):
             output, scale = "regression", "value"
-        target = number_or_name(asked.target)
+        target = number_or_name(request.target)
         options: dict[str, Any] = {"target": target, "output": output, "scale": scale}
-        if asked.relation is not None:
-            options["relation"] = number_or_name(asked.relation)
+        if request.relation is not None:
+            options["relation"] = number_or_name(request.relation)
         if self.dataset is not None:
             options["class_names"] = None if of_links else self.dataset.class_names
             options["feature_names"] = self.dataset.feature_names
-        return {**options, "seed": asked.seed}
+        return {**options, "seed": request.seed}
 
 
 def load(name: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loaded:
@@ -223,7 +223,7 @@ def _load_weights(model: nn.Module, path: Path) -> None:
         reason = " ".join(str(error).split()[:40])
         raise DataError(f"{path} does not fit {type(model).__name__}: {reason}") from error
     differ = {"missing": missing, "not in the model": unexpected}
-    parts = [f"{what}: {', '.join(names[:5])}" for what, names in differ.items() if names]
+    parts = [f"{label}: {', '.join(names[:5])}" for label, names in differ.items() if names]
     if parts:
         raise DataError(f"{path} has other weights than {type(model).__name__}; {'; '.join(parts)}")
 

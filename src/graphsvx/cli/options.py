@@ -102,10 +102,10 @@ def split_setting(pair: str) -> tuple[str, str]:
 
 def check_settings(method: str, pairs: Iterable[str]) -> None:
     """Raise for a setting (NAME=VALUE) that the method does not have, and suggest one."""
-    given = [split_setting(pair)[0] for pair in pairs]
-    names = setting_names(method) if method in METHODS else given
+    setting_keys = [split_setting(pair)[0] for pair in pairs]
+    names = setting_names(method) if method in METHODS else setting_keys
     earlier = _EARLIER if method.startswith("graphsvx") else ()
-    for name in given:
+    for name in setting_keys:
         if name not in (*names, *earlier):
             raise InputError(
                 f"{method} has no setting {name!r}; {did_you_mean(name, names)}"
@@ -197,10 +197,12 @@ def with_records(command: Callable[..., None]) -> Callable[..., None]:
             options.append(Parameter(field.name, KEYWORD, default=default, annotation=annotation))
 
     @wraps(command)
-    def call(**given: Any) -> None:
+    def call(**values: Any) -> None:
         for name, record in records.items():
-            given[name] = record(**{field.name: given.pop(field.name) for field in fields(record)})
-        command(**given)
+            values[name] = record(
+                **{field.name: values.pop(field.name) for field in fields(record)}
+            )
+        command(**values)
 
     call.__annotations__ = {option.name: option.annotation for option in options}
     vars(call)["__signature__"] = Signature(options)

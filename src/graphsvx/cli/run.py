@@ -75,9 +75,9 @@ def run(
         ),
     ] = None,
     out: Annotated[Path | None, options.a_folder("Where results go.")] = None,
-    chosen: ModelChoice,
+    model_choice: ModelChoice,
     explainer: MethodChoice,
-    asked: Asked,
+    request: Asked,
     backend: Annotated[str, typer.Option(help="Where workers run: local or ray.")] = "local",
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many; by default one for each core.")
@@ -105,9 +105,9 @@ def run(
         raise InputError(
             "say what to explain and where to keep it: graphsvx run DATASET --out FOLDER"
         )
-    chosen.check(dataset)
-    explainer.check(chosen)
-    asked.check("--edges", edges)
+    model_choice.check(dataset)
+    explainer.check(model_choice)
+    request.check("--edges", edges)
     options.check_extra("pyarrow", "data")
 
     with stopped_at_once():
@@ -115,7 +115,7 @@ def run(
         from graphsvx.cli import loading
 
     chosen_backend = _backend(backend, workers, address)
-    loaded = loading.load(dataset, chosen, as_graphs=graphs is not None)
+    loaded = loading.load(dataset, model_choice, as_graphs=graphs is not None)
     method = explainer.build()
     queries = _queries(loaded, nodes=nodes, graphs=graphs, edges=edges, groups=groups)
     command = shlex.join(["graphsvx", *sys.argv[1:]])
@@ -128,11 +128,11 @@ def run(
             method=method,
             backend=chosen_backend,
             retry_failed=retry_failed,
-            sufficient=asked.sufficient,
-            flip=asked.flip,
+            sufficient=request.sufficient,
+            flip=request.flip,
             part=part,
             command=command,
-            **loaded.options(asked, of_links=edges is not None),
+            **loaded.options(request, of_links=edges is not None),
         )
     _show_status(done, out)
 

@@ -164,9 +164,9 @@ def _zoo_choice(command: str | None) -> tuple[str, list[ModelChoice]] | None:
     commands: Any = typer.main.get_command(app)
     run = commands.commands["run"]
     # What cannot be read is None then.
-    given = run.make_context("run", words[2:], resilient_parsing=True).params
-    seed, choice = given["model_seed"], ModelChoice(model=given["model"])
-    known = words[1:2] == ["run"] and given["dataset"] in CATALOGUE and not choice.is_own
-    if not known or given["checkpoint"] is not None or seed is None or not 0 <= seed < 2**63:
+    params = run.make_context("run", words[2:], resilient_parsing=True).params
+    seed, choice = params["model_seed"], ModelChoice(model=params["model"])
+    is_known = words[1:2] == ["run"] and params["dataset"] in CATALOGUE and not choice.is_own
+    if not is_known or params["checkpoint"] is not None or seed is None or not 0 <= seed < 2**63:
         return None
-    return given["dataset"], [replace(choice, model_seed=seed)]
+    return params["dataset"], [replace(choice, model_seed=seed)]

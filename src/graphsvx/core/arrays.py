@@ -190,9 +190,9 @@ def allclose(a: Tensor, b: Tensor, like: Tensor | None = None, noise: Tensor | N
     if noise is not None:
         allowed = torch.maximum(allowed, noise.cpu())
     wide, other = a.cpu().double(), b.cpu().double()
-    near = ((wide - other).abs() <= allowed) & wide.isfinite() & other.isfinite()
+    is_close = ((wide - other).abs() <= allowed) & wide.isfinite() & other.isfinite()
     equal = (wide == other) | (wide.isnan() & other.isnan())
-    return bool((near | equal).all())
+    return bool((is_close | equal).all())
 
 
 def nudged(x: Tensor, rng: np.random.Generator) -> Tensor:

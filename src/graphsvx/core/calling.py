@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
-from graphsvx.core.arrays import Ids, as_tensor, shape_of
+from graphsvx.core.arrays import Ids, as_tensors, shape_of
 from graphsvx.core.graph import EDGE_SET, DataForm, Graph
 from graphsvx.core.names import ADJACENCIES, attribute_names, attribute_of
 from graphsvx.core.types import FLAT, EdgeType
@@ -502,26 +502,41 @@ class Part:
         """Position of each node among those of its type."""
         return self._sorted[1]
 
-    def inputs(self, x: Mapping[str, Tensor] | None = None, **more: Any) -> Inputs:
-        """What a model gets; `x`: features, if they are not those of the graph."""
-        types, device = self.graph.types, self.graph.x.device
-        local = {
-            name: self.ids[mine] - types.node_starts[at]
-            for at, (name, mine) in enumerate(self.nodes.items())
-        }
-        if x is None:
-            x = {name: types.rows(name, self.ids[self.nodes[name]]) for name in types.features}
+    @cached_property
+    def edges_by_type(self) -> dict[EdgeType, tuple[Ids, Ids]]:
+        """Ends of the edges of each type, as positions among the nodes of their types, and ids."""
+        types = self.graph.types
         ends = self.ends if len(types.node_types) == 1 else self.at[self.ends]
-        of_edges: list[tuple[EdgeType, Any, int]] = [((FLAT, "", FLAT), slice(None), 0)]
-        if not types.flat:
-            parts, _ = _by_kind(types.edge_type[self.edges], len(types.edge_types))
-            of_edges = [*zip(types.edge_types, parts, types.edge_starts[:-1], strict=True)]
+        if types.flat:
+            return {(FLAT, "", FLAT): (ends, self.edges)}
+        parts, _ = _by_kind(types.edge_type[self.edges], len(types.edge_types))
+        return {
+            name: (ends[:, mine], self.edges[mine] - start)
+            for name, mine, start in zip(
+                types.edge_types, parts, types.edge_starts[:-1], strict=True
+            )
+        }
+
+    def inputs(self, x: Mapping[str, Tensor] | None = None, **further: Any) -> Inputs:
+        """What a model gets; `x`: features, if they are not those of the graph."""
+        types, nodes, edges = self.graph.types, self.nodes, self.edges_by_type
+        if x is None:
+            x = {name: types.rows(name, self.ids[nodes[name]]) for name in types.features}
+        count, tensors = (
+            len(edges),
+            as_tensors(
+                self.graph.x.device,
+                *(ends for ends, _ in edges.values()),
+                *(ids for _, ids in edges.values()),
+                *(self.ids[mine] - types.node_starts[at] for at, mine in enumerate(nodes.values())),
+            ),
+        )
         return Inputs(
             x,
-            {name: as_tensor(ends[:, mine], device) for name, mine, _ in of_edges},
-            {name: as_tensor(self.edges[mine] - start, device) for name, mine, start in of_edges},
-            {name: as_tensor(ids, device) for name, ids in local.items()},
-            **more,
+            dict(zip(edges, tensors[:count], strict=True)),
+            dict(zip(edges, tensors[count : 2 * count], strict=True)),
+            dict(zip(nodes, tensors[2 * count :], strict=True)),
+            **further,
         )
 
 

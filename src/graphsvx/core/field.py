@@ -211,8 +211,8 @@ class Perturbations:
     def take(self, index: Ids | slice) -> Perturbations:
         """The perturbed graphs at these positions."""
         of_graphs = ("active", "feature_row", "added_edges", "removed_edges")
-        given = {name: vars(self)[name] for name in of_graphs if vars(self)[name] is not None}
-        return replace(self, **{name: part[index] for name, part in given.items()})
+        parts = {name: vars(self)[name] for name in of_graphs if vars(self)[name] is not None}
+        return replace(self, **{name: part[index] for name, part in parts.items()})
 
     def feature_rows(self) -> Ids:
         """`feature_row`, written out where it is None."""

@@ -519,10 +519,10 @@ def link_decoder(model: Any, graph: Graph, centres: Ids, relation: int | None = 
         first = torch.arange(len(source), device=source.device)
         second, embeddings = first + len(source), torch.cat([source, target])
         start, end = (types.node_types[at] for at in types.kinds(centres))
-        given: Any = embeddings if types.flat else {start: embeddings}
+        tables: Any = embeddings if types.flat else {start: embeddings}
         if start != end:
-            second, given = first, {start: source, end: target}
-        return function(given, torch.stack([first, second]), *relations, **logits)
+            second, tables = first, {start: source, end: target}
+        return function(tables, torch.stack([first, second]), *relations, **logits)
 
     return with_relation(of_pairs, relation)
 

@@ -235,9 +235,9 @@ def _from_networkx(graph: Any) -> Data:
     ends: list[tuple[int, int]] = []
     about_edges: list[Mapping[str, Any]] = []
     for u, v, about in graph.edges(data=True):
-        ways = 1 if u == v or graph.is_directed() else 2
-        ends += [(position[u], position[v]), (position[v], position[u])][:ways]
-        about_edges += [about] * ways
+        directions = 1 if u == v or graph.is_directed() else 2
+        ends += [(position[u], position[v]), (position[v], position[u])][:directions]
+        about_edges += [about] * directions
     data = Data(edge_index=torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous())
     data.num_nodes = len(nodes)
     data.x, data.feature_names = _columns(about_nodes, nodes, "node")

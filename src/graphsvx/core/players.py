@@ -490,15 +490,16 @@ def freeze_reference(reference: Any, name: str = "reference") -> Reference:
     """Validate a reference and make it hashable: vectors become tuples."""
     if reference is None:
         return None
-    given = reference.tolist() if isinstance(reference, (Tensor, np.ndarray)) else reference
-    if isinstance(given, (list, tuple)):
-        given = [int(v) if isinstance(v, (bool, np.bool_)) else v for v in given]  # binary features
-        for place, number in enumerate(given):
+    numbers = reference.tolist() if isinstance(reference, (Tensor, np.ndarray)) else reference
+    if isinstance(numbers, (list, tuple)):
+        # Binary features may be truth values.
+        numbers = [int(v) if isinstance(v, (bool, np.bool_)) else v for v in numbers]
+        for place, number in enumerate(numbers):
             if isinstance(number, float) and not np.isfinite(number):
                 raise InputError(f"{name} must be finite, got {number} for feature {place}")
     frozen: Reference = ""
     with suppress(InputError):
-        frozen = checked(given, tuple[float, ...] | Reference, name)
+        frozen = checked(numbers, tuple[float, ...] | Reference, name)
     if isinstance(frozen, str) and not re.fullmatch(r"class:\d+", frozen):
         raise InputError(
             f'{name} must be a node id, "class:c" or a vector of finite numbers, got '

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -101,7 +102,7 @@ class Call(Part):
         for column in centres.T:
             node_type = types.node_types[int(types.kinds(self.ids[column[:1]])[0])]
             output = rows_of(out, node_type, len(self.nodes[node_type]))
-            columns.append(plain(output.index_select(0, as_tensor(self.at[column], output.device))))
+            columns.append(plain(_at(output, self.at[column])))
         if len(widths := {column.shape[1] for column in columns}) > 1:
             raise ModelError(
                 f"the explained nodes must have outputs of one width, got {sorted(widths)}"
@@ -113,21 +114,27 @@ class Call(Part):
     ) -> list[BatchEdges]:
         """The edges of each type, with what is known of their ends."""
         parts, within = [], trimming.within
-        for (source, _, target), index in edge_index.items():
-            senders, receivers = self.nodes[source], self.nodes[target]
+        for edge_type, index in edge_index.items():
+            senders, receivers = self.nodes[edge_type[0]], self.nodes[edge_type[2]]
             edges = BatchEdges(
                 index,
-                index.cpu().numpy(),
+                self.edges_by_type[edge_type][0],
                 len(senders),
                 len(receivers),
                 None if within is None else receivers.searchsorted(within).tolist(),
                 loops=trimming.loops,
             )
-            device = index.device
             if trimming.degree is not None:
-                edges.degree = trimming.degree[as_tensor(receivers, device)]
+                edges.degree = _at(trimming.degree, receivers)
             if trimming.activity is not None:
-                sent = trimming.activity[as_tensor(senders, device)]
-                edges.activity = sent.index_select(0, index[0])
+                edges.activity = _at(trimming.activity, senders).index_select(0, index[0])
             parts.append(edges)
         return parts
+
+
+def _at(values: Tensor, rows: Ids) -> Tensor:
+    """Some rows of a tensor: a slice where they follow each other, so that no ids are copied."""
+    first = int(rows[0]) if len(rows) else 0
+    if np.array_equal(rows, np.arange(first, first + len(rows))):
+        return values[first : first + len(rows)]
+    return values.index_select(0, as_tensor(rows, values.device))

@@ -294,8 +294,8 @@ def _gin(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     if type(net) is not nn.Sequential or type(net[0]) is not nn.Linear or _has_hooks(net, net[0]):
         return None
     hidden = functional.linear(sent, net[0].weight)
-    own = hidden if received is sent else functional.linear(received, net[0].weight)
-    out = edges.segments(rows).add(hidden) + (1 + layer.eps) * plain(own[:rows])
+    at_receivers = hidden if received is sent else functional.linear(received, net[0].weight)
+    out = edges.segments(rows).add(hidden) + (1 + layer.eps) * plain(at_receivers[:rows])
     return net[1:](out if net[0].bias is None else out + net[0].bias)
 
 
@@ -398,12 +398,12 @@ def _gat(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
         receivers = senders if same else _Heads.of(layer.lin_r(received), layer.heads)
     else:  # leaky_relu(a_l . W x_j + a_r . W x_i)
         of_sender, of_receiver = (layer.lin or lin for lin in (layer.lin_src, layer.lin_dst))
-        values = own = _Heads.of(of_sender(sent), layer.heads)
+        values = at_receivers = _Heads.of(of_sender(sent), layer.heads)
         if sent is not received or of_sender is not of_receiver:
-            own = _Heads.of(of_receiver(received), layer.heads)
+            at_receivers = _Heads.of(of_receiver(received), layer.heads)
         senders, receivers = (
             replace(heads, table=(heads.table * part).sum(-1))
-            for heads, part in ((values, layer.att_src), (own, layer.att_dst))
+            for heads, part in ((values, layer.att_src), (at_receivers, layer.att_dst))
         )
     out = _merge_heads(layer, _attend((senders, receivers, values, score), edges, rows, loops))
     if layer.res is not None:

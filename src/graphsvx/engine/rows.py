@@ -297,28 +297,29 @@ class Rows(Evaluator):
             if len(node) > place.count:  # the boundary, whose features layers with degrees may read
                 beyond = len(node) - place.count
                 rows = np.concatenate([rows[: place.count], len(table) + np.arange(beyond)])
-                ids = as_tensor(field.ids[field.size :], device)
+                index, ids = as_tensors(device, rows, field.ids[field.size :])
                 table = torch.cat([plain(table), graph.x.index_select(0, ids)])
-            return {FLAT: self._rows_of(table, rows)}
+                return {FLAT: self._rows_of(table, index)}
+            return {FLAT: self._rows_of(table, as_tensor(rows, device))}
         features, table, types = {}, plain(table), graph.types
         kinds = types.kinds(field.ids)
         for name in types.features:
             mine, block = call.nodes[name], types.blocks[name]
             of_type = kinds == types.type_id(name)
             base = types.rows(name, field.ids[of_type])
-            index = (np.cumsum(of_type) - 1)[node[mine]]
+            positions = (np.cumsum(of_type) - 1)[node[mine]]
             if changed is not None and block.stop > block.start:
                 # Rows of the table after the field's own are those that replace them.
                 at = np.flatnonzero((rows[mine] >= field.size) & (mine < place.count))
                 new_rows, inverse = np.unique(rows[mine][at], return_inverse=True)
-                index[at] = len(base) + inverse.reshape(-1)
+                positions[at] = len(base) + inverse.reshape(-1)
                 base = torch.cat([base, table[as_tensor(new_rows, device), block].to(base)])
-            features[name] = self._rows_of(base, index)
+            features[name] = self._rows_of(base, as_tensor(positions, device))
         return features
 
-    def _rows_of(self, table: Tensor, rows: Ids) -> Tensor:
+    def _rows_of(self, table: Tensor, index: Tensor) -> Tensor:
         """Rows of a table: equal ones stored once if that is among the shortcuts."""
-        index, by_type = as_tensor(rows, table.device), self.graph.has_types
+        by_type = self.graph.has_types
         lazily = not by_type or (table.is_floating_point() and table.dim() == 2)
         shared = self.shortcuts.shared_rows and lazily
         return SharedRows(table, index) if shared else table.index_select(0, index)

@@ -225,15 +225,15 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         return [(q, explain(model, q.data, **options, **q.arguments)) for q in questions]
 
     def _node_method(self) -> Method:
-        method, asked = self.method, self.explainer_config.node_mask_type
+        method, mask_type = self.method, self.explainer_config.node_mask_type
         if not isinstance(method, GraphSVX) or not isinstance(method.players, DefaultPlayers):
             return method
-        if asked == MaskType.object:
+        if mask_type == MaskType.object:
             return method
         kind = method.players
         shared: Any = {"hops": kind.hops, "features": kind.features, "reference": kind.reference}
         players: Any = SubgraphFeatures(**shared)
-        if asked == MaskType.attributes:
+        if mask_type == MaskType.attributes:
             players = Cells(**shared, top_nodes=MOST_CELLS, top_features=16)
         return method.with_settings(players=players)
 

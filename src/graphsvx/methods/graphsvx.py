@@ -18,7 +18,8 @@ from graphsvx.methods.increments import Budget
 from graphsvx.methods.pipeline import Sampling
 from graphsvx.methods.player_kinds import KINDS, DefaultPlayers, KindName, PlayerKind
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import Checked, OneOf, Range, changed_fields, checked, shown
+from graphsvx.utils.constraints import Checked, Range, changed_fields, checked, shown
+from graphsvx.utils.printable import did_you_mean
 
 Order = Annotated[int, Range(1, 3)]
 """Players of the largest sets whose interactions are computed."""
@@ -165,7 +166,12 @@ class GraphSVX(Checked):
             InputError: the paper has no such data set.
 
         """
-        dataset = checked(dataset, Annotated[str, OneOf(tuple(_PAPER))], "dataset")
+        if not isinstance(dataset, str) or dataset not in _PAPER:
+            hint = did_you_mean(str(dataset), _PAPER)
+            raise InputError(
+                f"dataset must be one of the paper's, {', '.join(_PAPER)}; "
+                f"{hint}got {shown(dataset)}"
+            )
         samples, order = _PAPER[dataset]
         settings: dict[str, Any] = {"samples": samples, "mask": SmarterSeparate(order=order)}
         released = checked(variant, Variant, "variant") == "released"
