@@ -64,7 +64,7 @@ TENSORS: dict[str, Callable[[Tensor], Any]] = {
     "float8": lambda v: v.to(torch.float8_e4m3fn),
     "float16": lambda v: v.half(),
     "bfloat16": lambda v: v.bfloat16(),
-    # Where torch can index them: before 2.10 it could not.
+    # Where torch can index them: 2.8 cannot, 2.13 can.
     "uint16": lambda v: v.abs().to(torch.uint16)[torch.arange(len(v))],
     "int8": lambda v: v.to(torch.int8),
     "long": lambda v: v.long(),

@@ -223,8 +223,8 @@ class Origin:
 def _origin(url: str, downloads: str, files: str, licence: str, sha256: str) -> Origin:
     """A row of `origins.csv`: without files, the downloads are kept below `raw`."""
     names = tuple(downloads.split())
-    kept = tuple(files.split()) or tuple(f"raw/{name}" for name in names)
-    return Origin(url, names, kept, licence, sha256 or None)
+    paths = tuple(files.split()) or tuple(f"raw/{name}" for name in names)
+    return Origin(url, names, paths, licence, sha256 or None)
 
 
 ORIGINS: dict[str, Origin] = {
